@@ -1,0 +1,1 @@
+"""One folder a concern; in each a pure policy and the actor that performs its decisions."""

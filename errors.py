@@ -1,0 +1,126 @@
+"""The errors of levers9: one root, leaves that name the culprit, and a stable code for each that travels.
+
+An error says what happened, why, and what to do; its message is built from its fields.
+"""
+
+from __future__ import annotations
+
+from typing import ClassVar, Final
+
+
+class LeversError(Exception):
+    """Root of everything that levers9 raises on purpose. `code` is stable and travels; the text is for people."""
+
+    code: ClassVar[str] = "internal"
+
+
+class ClosedByUs(LeversError):
+    """We closed the resource ourselves, then used it."""
+
+    code = "closed"
+
+
+class BrokenByPeer(LeversError):
+    """The other side went away or broke the connection."""
+
+    code = "broken"
+
+
+class PeerProtocolError(BrokenByPeer):
+    """The other side sent what the protocol does not allow."""
+
+    code = "protocol"
+
+
+class Busy(LeversError):
+    """Two tasks use one direction of a resource at the same time."""
+
+    code = "busy"
+
+
+class WouldBlock(LeversError):
+    """A `*_nowait` call could not be done at once, because a bounded buffer is full or empty."""
+
+    code = "would_block"
+
+
+class DeadlinePassed(LeversError):
+    """An answer did not come before its deadline. Whether the request was carried out is not known."""
+
+    code = "deadline"
+
+
+class SupervisorGaveUp(LeversError):
+    """Children failed more often than their supervisor allows; `history` names them, oldest first."""
+
+    code = "gave_up"
+
+    def __init__(self, supervisor: str, history: tuple[str, ...]) -> None:
+        self.supervisor = supervisor
+        self.history = history
+        super().__init__(f"{supervisor} gave up after {len(history)} failures: " + "; ".join(history[-5:]))
+
+
+class StoreUnavailable(LeversError):
+    """The store did not answer, and nothing was changed."""
+
+    code = "store_unavailable"
+
+
+class OutcomeUnknown(StoreUnavailable):
+    """The connection broke during a commit: it may or may not have happened. Read the truth again."""
+
+    code = "outcome_unknown"
+
+
+class EpochSuperseded(LeversError):
+    """A newer owner exists; what the older one says is refused."""
+
+    code = "epoch_superseded"
+
+    def __init__(self, owner: str, epoch: int) -> None:
+        self.owner = owner
+        self.epoch = epoch
+        super().__init__(f"{owner} with epoch {epoch} has been superseded by a newer one")
+
+
+class Refused(LeversError):
+    """A request was understood and refused; `why` and `fix` are sentences for a person."""
+
+    code = "refused"
+
+    def __init__(self, what: str, why: str = "", fix: str = "", code: str = "refused") -> None:
+        self.what = what
+        self.why = why
+        self.fix = fix
+        self.code = code  # type: ignore[misc]  # each refusal has its own code
+        super().__init__(" ".join(part for part in (what, why, fix) if part))
+
+
+class TaskFailed(LeversError):
+    """A task ended without a result, and its own exception could not be brought back. `state` says how it ended."""
+
+    code = "task_failed"
+
+    def __init__(self, task_id: str, state: str, why: str) -> None:
+        self.task_id = task_id
+        self.state = state
+        self.why = why
+        super().__init__(f"task {task_id} ended {state}: {why}")
+
+
+class ConfigError(LeversError):
+    """A configuration file or variable is wrong; the message names the file, the line and the nearest right key."""
+
+    code = "config"
+
+
+UNAUTHENTICATED: Final = "unauthenticated"
+FORBIDDEN: Final = "forbidden"
+NOT_FOUND: Final = "not_found"
+TOO_LARGE: Final = "too_large"
+INVALID: Final = "invalid"
+UNKNOWN_GPU: Final = "unknown_gpu"
+NEVER_FITS: Final = "never_fits"
+WRONG_PYTHON: Final = "wrong_python"
+NOT_LEADER: Final = "not_leader"

@@ -1,0 +1,53 @@
+"""Whether a shape can ever fit: judged against what pools declare or have ever had, never against what is free."""
+
+from __future__ import annotations
+
+import msgspec
+
+from ..errors import NEVER_FITS, UNKNOWN_GPU, Refused
+from .resources import Capacity, Shape
+
+
+class PoolOffer(msgspec.Struct, frozen=True, kw_only=True):
+    """The largest worker a pool declares or has ever had, allocatable."""
+
+    pool: str
+    largest: Capacity
+
+
+def check_feasible(shape: Shape, offers: tuple[PoolOffer, ...]) -> None:
+    """Raises `Refused` with the numbers when no pool could ever hold this shape; a pool that is away still counts."""
+    if not offers:
+        return
+    named = tuple(offer for offer in offers if shape.pool in ("", offer.pool))
+    if not named:
+        names = ", ".join(sorted(offer.pool for offer in offers))
+        raise Refused(f"There is no pool {shape.pool!r}.", fix=f"Pools you may use: {names}.", code=NEVER_FITS)
+    if any(offer.largest.fits(shape) for offer in named):
+        return
+    _refuse_gpu(shape, named)
+    _refuse_size(shape, named)
+
+
+def _refuse_gpu(shape: Shape, offers: tuple[PoolOffer, ...]) -> None:
+    types = sorted({offer.largest.gpu_type for offer in offers if offer.largest.gpu_count})
+    wanted = shape.gpu_types
+    if shape.gpu_count and not any(kind in types for kind in wanted or types):
+        asked = " or ".join(wanted) or "GPU"
+        seen = ", ".join(types) or "none"
+        raise Refused(
+            f"No pool has a {asked}.", f"GPU types you may use: {seen}.", "Ask for one of those.", UNKNOWN_GPU
+        )
+
+
+def _refuse_size(shape: Shape, offers: tuple[PoolOffer, ...]) -> None:
+    cpu = max(offer.largest.cpu_milli for offer in offers) / 1000
+    memory = max(offer.largest.memory_mib for offer in offers)
+    cards = max(offer.largest.gpu_count for offer in offers)
+    raise Refused(
+        f"No worker was ever large enough for cpu={shape.cpu_milli / 1000:g}, memory={shape.memory_mib} MiB, "
+        f"gpu_count={shape.gpu_count}.",
+        f"The largest had {cpu:g} CPUs, {memory} MiB and {cards} cards.",
+        "Ask for less, or add a pool with larger workers.",
+        NEVER_FITS,
+    )

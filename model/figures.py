@@ -1,0 +1,62 @@
+"""The figures the product keeps, each in one place, with its unit in its name and its source."""
+
+from __future__ import annotations
+
+from typing import Final
+
+# Ports (specification, "The controlplane")
+STREAM_PORT: Final = 1993
+HTTP_PORT: Final = 1994
+METRICS_PORT: Final = 9090
+
+# Liveness of a session and of a worker (figures, "Time and liveness")
+HEARTBEAT_S: Final = 5.0
+PEER_SILENT_AFTER_S: Final = 15.0
+WORKER_LEASE_S: Final = 300.0
+REPORT_WAIT_S: Final = 15.0  # a new leader places nothing new before workers re-reported, or this long
+OWN_OUTAGE_S: Final = 1.0  # our own loop stood still: nobody else is blamed for the silence in it
+LEADER_LEASE_S: Final = 5.0
+LEADER_RENEW_S: Final = 1.0
+
+# Redial: full jitter (figures)
+REDIAL_FIRST_MIN_S: Final = 0.5
+REDIAL_FIRST_MAX_S: Final = 15.0
+REDIAL_MAX_S: Final = 30.0
+REDIAL_RESET_AFTER_S: Final = 60.0
+
+# Containers (figures)
+CONTAINER_START_LIMIT_S: Final = 900.0
+STOP_GRACE_S: Final = 30.0
+IDLE_WORKER_S: Final = 300.0
+FAIR_SLICE_S: Final = 2.0
+CRASH_LOOP_FAILURES: Final = 3
+CRASH_LOOP_FIRST_S: Final = 60.0
+CRASH_LOOP_MAX_S: Final = 3600.0
+
+# SDK defaults (specification of the SDK)
+JOB_CPU: Final = 0.125
+JOB_MEMORY_MIB: Final = 128
+JOB_TIMEOUT_S: Final = 3600
+JOB_RETRIES: Final = 3
+JOB_KEEP_WARM_S: Final = 10.0
+
+# Sizes (figures, "Sizes")
+FRAME_MAX_BYTES: Final = 1 << 20
+BATCH_BYTES: Final = 64 << 10
+MAILBOX_SLOTS: Final = 1024
+DEAD_LETTERS: Final = 1000
+RESEND_ENVELOPES: Final = 4096
+RESEND_BYTES: Final = 8 << 20
+INLINE_MAX_BYTES: Final = 512 << 10
+PAYLOAD_MAX_BYTES: Final = 256 << 20
+LOG_LINE_MAX_BYTES: Final = 64 << 10
+LOG_KEPT_BYTES: Final = 64 << 20
+REST_BODY_MAX_BYTES: Final = 32 << 20
+
+# How long finished tasks are kept (figures, "SDK defaults")
+KEPT_AFTER_READ_S: Final = 600.0
+KEPT_UNREAD_S: Final = 43_200.0
+
+# Credits: calls handed to one warm container ahead of time, so that short calls never wait for a round trip
+CREDIT_WINDOW_MAX: Final = 64
+CREDIT_HORIZON_S: Final = 0.1  # a container never holds much more work than this

@@ -1,0 +1,455 @@
+"""The closed set of operations on the truth. Nothing else reads or changes it.
+
+Each write is one conditional statement: it applies to the rows that meet its condition, and its answer names those.
+A lost compare-and-set is an answer, never an error, so operations of one group never undo each other.
+Times are Unix seconds, given by the caller: the store has no clock of its own.
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+from ..model.resources import Capacity
+from ..model.states import ContainerState, End, TaskState, TokenKind, WorkerState
+from ..wire.client import StubSpec
+from ..wire.message import Failure, Payload
+
+
+class Operation(msgspec.Struct, frozen=True, kw_only=True, tag=True):
+    """Base of all operations."""
+
+
+class Row(msgspec.Struct, frozen=True, kw_only=True):
+    """Base of what the store answers."""
+
+
+# Leadership
+
+
+class Leadership(Row, frozen=True, kw_only=True):
+    """Who leads, since when it last said so, and where its streams are dialled (`ws://host:1993`)."""
+
+    epoch: int
+    holder: str
+    url: str
+    renewed_at_s: float
+
+
+class TakeLeadership(Operation, frozen=True, kw_only=True):
+    """Lead with the next epoch if nobody does, or the leader has not renewed for `lease_s`. Answers `Leadership` as it is now."""
+
+    holder: str
+    url: str
+    now_s: float
+    lease_s: float
+
+
+class RenewLeadership(Operation, frozen=True, kw_only=True):
+    """Say that the leader of this epoch is alive. Answers `Leadership`; another epoch in it means: you lead no more."""
+
+    epoch: int
+    now_s: float
+
+
+class ReadLeadership(Operation, frozen=True, kw_only=True):
+    """Answers `Leadership`, or None when nobody ever led."""
+
+
+class ResignLeadership(Operation, frozen=True, kw_only=True):
+    """A leader that stops lets the next one begin at once. Answers `Applied`."""
+
+    epoch: int
+
+
+class Applied(Row, frozen=True, kw_only=True):
+    """The identities to which a write applied, in the order given."""
+
+    ids: tuple[str, ...] = ()
+
+
+# Workspaces, tokens, stubs
+
+
+class WorkspaceRow(Row, frozen=True, kw_only=True):
+    """A workspace."""
+
+    workspace_id: str
+    name: str
+    created_at_s: float
+
+
+class CreateWorkspace(Operation, frozen=True, kw_only=True):
+    """Answers `Applied` with the id, or nothing when the name is taken."""
+
+    workspace_id: str
+    name: str
+    now_s: float
+
+
+class ListWorkspaces(Operation, frozen=True, kw_only=True):
+    """Answers a tuple of `WorkspaceRow`, by name."""
+
+
+class TokenRow(Row, frozen=True, kw_only=True):
+    """A token, without its value: `hash` is SHA-256, `hint` its first 6 and last 4 characters. `subject` is a worker's id."""
+
+    token_id: str
+    workspace_id: str  # "" for the platform's own
+    kind: TokenKind
+    name: str
+    hash: bytes
+    hint: str
+    active: bool
+    created_at_s: float
+    subject: str = ""
+
+
+class CreateToken(Operation, frozen=True, kw_only=True):
+    """Answers `Applied`."""
+
+    token: TokenRow
+
+
+class FindToken(Operation, frozen=True, kw_only=True):
+    """Answers the active `TokenRow` with this hash, or None."""
+
+    hash: bytes
+
+
+class ListTokens(Operation, frozen=True, kw_only=True):
+    """Answers a tuple of `TokenRow`, oldest first; `workspace_id` None lists all of them."""
+
+    workspace_id: str | None = None
+
+
+class RevokeTokens(Operation, frozen=True, kw_only=True):
+    """Make tokens invalid, by id or by subject, within a workspace (None: any). Answers `Applied` with the token ids."""
+
+    token_ids: tuple[str, ...] = ()
+    subjects: tuple[str, ...] = ()
+    workspace_id: str | None = None
+
+
+class StubRow(Row, frozen=True, kw_only=True):
+    """A stub and its spec."""
+
+    stub_id: str
+    workspace_id: str
+    spec: StubSpec
+    created_at_s: float
+
+
+class PutStub(Operation, frozen=True, kw_only=True):
+    """Keep a stub; keeping it twice is keeping it once. Answers `Applied`."""
+
+    stub: StubRow
+
+
+class ReadStubs(Operation, frozen=True, kw_only=True):
+    """Answers a tuple of `StubRow`; empty `stub_ids` means all of the workspace, or of all with None."""
+
+    stub_ids: tuple[str, ...] = ()
+    workspace_id: str | None = None
+
+
+# Tasks
+
+
+class TaskToAccept(msgspec.Struct, frozen=True, kw_only=True):
+    """A call to commit. With `container_id` its first attempt starts there in the same statement."""
+
+    task_id: str
+    arguments: Payload
+    container_id: str = ""
+    worker_id: str = ""
+
+
+class AcceptTasks(Operation, frozen=True, kw_only=True):
+    """Commit calls as PENDING, or as RUNNING attempt 1 where a container is named. Known task ids are left as they are.
+
+    Answers `Applied` with the ids that are new.
+    """
+
+    workspace_id: str
+    stub_id: str
+    tasks: tuple[TaskToAccept, ...]
+    now_s: float
+
+
+class AttemptStart(msgspec.Struct, frozen=True, kw_only=True):
+    """Start of attempt number `attempt` (from 1) in a container."""
+
+    task_id: str
+    attempt: int
+    container_id: str
+    worker_id: str
+
+
+class StartAttempts(Operation, frozen=True, kw_only=True):
+    """PENDING or RETRY with `attempt - 1` attempts so far becomes RUNNING. Answers `Applied` with the task ids."""
+
+    starts: tuple[AttemptStart, ...]
+    now_s: float
+
+
+class AttemptEnd(msgspec.Struct, frozen=True, kw_only=True):
+    """What became of a task with this attempt: a terminal state, or RETRY not before `retry_at_s`.
+
+    `attempt` 0 ends a task that waits (PENDING or RETRY), whatever its number. `end` is how the attempt itself ended.
+    """
+
+    task_id: str
+    attempt: int
+    state: TaskState
+    end: End
+    result: Payload | None = None
+    failure: Failure | None = None
+    last_log_line: int = 0
+    retry_at_s: float = 0.0
+
+
+class EndAttempts(Operation, frozen=True, kw_only=True):
+    """RUNNING or CANCELLING with this very attempt (or waiting, for attempt 0) moves on. Answers `Applied` with the task ids.
+
+    A row in CANCELLING never becomes RETRY: it becomes CANCELLED then. COMPLETE stays COMPLETE in CANCELLING.
+    """
+
+    ends: tuple[AttemptEnd, ...]
+    now_s: float
+
+
+class CancelTasks(Operation, frozen=True, kw_only=True):
+    """Waiting becomes CANCELLED, RUNNING becomes CANCELLING; terminal stays. Within a workspace (None: any).
+
+    Answers a tuple of `TaskRow` without payloads: each task that exists, as it is now.
+    """
+
+    task_ids: tuple[str, ...]
+    now_s: float
+    workspace_id: str | None = None
+
+
+class TaskRow(Row, frozen=True, kw_only=True):
+    """A task. `attempt` counts the attempts started so far; `container_id` and `worker_id` are those of the newest."""
+
+    task_id: str
+    workspace_id: str
+    stub_id: str
+    state: TaskState
+    attempt: int
+    arguments: Payload | None = None
+    container_id: str = ""
+    worker_id: str = ""
+    accepted_at_s: float = 0.0
+    started_at_s: float = 0.0
+    ended_at_s: float = 0.0
+    retry_at_s: float = 0.0
+    taken_at_s: float = 0.0
+    result: Payload | None = None
+    failure: Failure | None = None
+    last_log_line: int = 0
+
+
+class ReadTasks(Operation, frozen=True, kw_only=True):
+    """Answers a tuple of whole `TaskRow`; unknown ids, and other workspaces' (None: any), are missing."""
+
+    task_ids: tuple[str, ...]
+    workspace_id: str | None = None
+
+
+class ListTasks(Operation, frozen=True, kw_only=True):
+    """Answers a tuple of `TaskRow` without payloads, newest first; `before_s` pages on."""
+
+    workspace_id: str | None = None
+    states: tuple[TaskState, ...] = ()
+    stub_id: str = ""
+    limit: int = 100
+    before_s: float = 0.0
+
+
+class LoadUnfinished(Operation, frozen=True, kw_only=True):
+    """Answers a tuple of whole `TaskRow` that are not terminal, by (accepted_at_s, task_id), after that key, at most `limit`."""
+
+    after: tuple[float, str] = (0.0, "")
+    limit: int = 5000
+
+
+class MarkTaken(Operation, frozen=True, kw_only=True):
+    """The caller has the results. Answers `Applied`."""
+
+    task_ids: tuple[str, ...]
+    now_s: float
+
+
+class PruneTasks(Operation, frozen=True, kw_only=True):
+    """Delete terminal tasks taken before `taken_before_s` or ended before `ended_before_s`, at most `limit`. Answers `Applied`."""
+
+    taken_before_s: float
+    ended_before_s: float
+    limit: int = 5000
+
+
+class AttemptRow(Row, frozen=True, kw_only=True):
+    """An attempt that ended without the task's end, or with it when it was not the first; the history of `task show`."""
+
+    task_id: str
+    attempt: int
+    container_id: str
+    worker_id: str
+    end: End
+    ended_at_s: float
+    why: str = ""
+
+
+class ListAttempts(Operation, frozen=True, kw_only=True):
+    """Answers a tuple of `AttemptRow`, oldest first: those that ended otherwise than `End.OK` (written by `EndAttempts`)."""
+
+    task_id: str
+
+
+# Containers
+
+
+class ContainerRow(Row, frozen=True, kw_only=True):
+    """A container request and what became of it."""
+
+    container_id: str
+    stub_id: str
+    workspace_id: str
+    state: ContainerState
+    worker_id: str = ""
+    requested_at_s: float = 0.0
+    placed_at_s: float = 0.0
+    ready_at_s: float = 0.0
+    ended_at_s: float = 0.0
+    end: End | None = None
+    why: str = ""
+
+
+class PutContainers(Operation, frozen=True, kw_only=True):
+    """Commit requests; known ids are left as they are. Answers `Applied` with the new ids."""
+
+    containers: tuple[ContainerRow, ...]
+
+
+class ContainerMove(msgspec.Struct, frozen=True, kw_only=True):
+    """Move a container from one of `sources` to `state`."""
+
+    container_id: str
+    sources: tuple[ContainerState, ...]
+    state: ContainerState
+    worker_id: str | None = None
+    end: End | None = None
+    why: str = ""
+
+
+class MoveContainers(Operation, frozen=True, kw_only=True):
+    """Answers `Applied` with those whose state was among their sources."""
+
+    moves: tuple[ContainerMove, ...]
+    now_s: float
+
+
+class LoadContainers(Operation, frozen=True, kw_only=True):
+    """Answers a tuple of `ContainerRow`, oldest first: those that have not ended, or the newest `ended` ones as well."""
+
+    workspace_id: str | None = None
+    ended: int = 0
+
+
+# Workers
+
+
+class WorkerRow(Row, frozen=True, kw_only=True):
+    """A worker and its order; `worker_id` is the order's key. `handle` finds its process again (kind process: boot:pid:ticks)."""
+
+    worker_id: str
+    pool: str
+    state: WorkerState
+    capacity: Capacity
+    epoch: int = 0
+    handle: str = ""
+    ordered_at_s: float = 0.0
+    seen_at_s: float = 0.0
+    gone_at_s: float = 0.0
+    why: str = ""
+
+
+class PutWorkers(Operation, frozen=True, kw_only=True):
+    """Commit orders; known ids are left as they are. Answers `Applied` with the new ids."""
+
+    workers: tuple[WorkerRow, ...]
+
+
+class WorkerMove(msgspec.Struct, frozen=True, kw_only=True):
+    """Move a worker from one of `sources` (empty: any but GONE) to `state`; None leaves a field as it is."""
+
+    worker_id: str
+    sources: tuple[WorkerState, ...]
+    state: WorkerState
+    epoch: int | None = None
+    handle: str | None = None
+    capacity: Capacity | None = None
+    why: str = ""
+
+
+class MoveWorkers(Operation, frozen=True, kw_only=True):
+    """Answers `Applied` with those whose state was among their sources and whose epoch is not newer than the move's."""
+
+    moves: tuple[WorkerMove, ...]
+    now_s: float
+
+
+class LoadWorkers(Operation, frozen=True, kw_only=True):
+    """Answers a tuple of `WorkerRow`, oldest first: those that are not gone, and the newest `gone` ones as well."""
+
+    gone: int = 0
+
+
+class PoolRecord(Row, frozen=True, kw_only=True):
+    """The largest worker that a pool declares or ever had, by pool and card type."""
+
+    pool: str
+    largest: Capacity
+
+
+class PutPool(Operation, frozen=True, kw_only=True):
+    """Keep the largest worker of a pool; each number only grows, a card type is a row of its own. Answers `Applied`."""
+
+    pool: str
+    largest: Capacity
+
+
+class ListPools(Operation, frozen=True, kw_only=True):
+    """Answers a tuple of `PoolRecord`, by pool."""
+
+
+# The outbox
+
+
+class OutboxRow(Row, frozen=True, kw_only=True):
+    """A message that is owed: to whom, its key (one row a key), the packed message."""
+
+    key: str
+    target: str
+    payload: bytes
+    created_at_s: float
+
+
+class PutOutbox(Operation, frozen=True, kw_only=True):
+    """Owe messages; a known key is replaced. Answers `Applied` with the keys."""
+
+    rows: tuple[OutboxRow, ...]
+
+
+class AckOutbox(Operation, frozen=True, kw_only=True):
+    """The receiver acknowledged. Answers `Applied`."""
+
+    keys: tuple[str, ...]
+
+
+class LoadOutbox(Operation, frozen=True, kw_only=True):
+    """Answers a tuple of `OutboxRow`, oldest first."""
+
+
+Answer = Row | tuple[Row, ...] | None

@@ -1,0 +1,1 @@
+"""What is said, and how it travels: messages, codec, envelopes, sessions, mailboxes, carriers, byte streams."""

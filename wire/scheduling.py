@@ -1,0 +1,216 @@
+"""The conversation about room: `tasks` wants containers, `scheduler` places them, `pool` makes workers, workers report."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+import msgspec
+
+from ..model.resources import Capacity, Shape
+from ..model.states import ContainerState, End
+from .client import StubSpec
+from .message import Message, WhenFull
+
+
+class RequestContainers(Message, frozen=True, kw_only=True):
+    """Room for containers of a stub, one for each identity; the rows are committed before this is sent."""
+
+    sender: ClassVar[str] = "tasks"
+    receiver: ClassVar[str] = "scheduler"
+    stub_id: str
+    workspace_id: str
+    spec: StubSpec
+    container_ids: tuple[str, ...]
+
+
+class ReleaseContainers(Message, frozen=True, kw_only=True):
+    """These containers are no longer needed: forget the request, or stop what runs."""
+
+    sender: ClassVar[str] = "tasks"
+    receiver: ClassVar[str] = "scheduler"
+    container_ids: tuple[str, ...]
+    why: str
+
+
+class ContainerAvailable(Message, frozen=True, kw_only=True):
+    """A container is warm and grants its first credits."""
+
+    sender: ClassVar[str] = "scheduler"
+    receiver: ClassVar[str] = "tasks"
+    container_id: str
+    stub_id: str
+    worker_id: str
+    window: int
+
+
+class ContainerGone(Message, frozen=True, kw_only=True):
+    """A container ended, or its worker is gone by evidence; what it held runs elsewhere and uses a retry."""
+
+    sender: ClassVar[str] = "scheduler"
+    receiver: ClassVar[str] = "tasks"
+    container_id: str
+    stub_id: str
+    end: End
+    why: str = ""
+
+
+class ContainerHeld(Message, frozen=True, kw_only=True):
+    """Why a request waits, in words; the newest replaces older ones. An empty text: it waits no longer."""
+
+    sender: ClassVar[str] = "scheduler"
+    receiver: ClassVar[str] = "tasks"
+    when_full: ClassVar[WhenFull] = WhenFull.COALESCE
+    stub_id: str
+    why: str
+
+    def coalesce_key(self) -> str:
+        """One a stub."""
+        return self.stub_id
+
+
+class StartContainer(Message, frozen=True, kw_only=True):
+    """Start a container; sent after its placement is committed. Receiving it twice is receiving it once."""
+
+    sender: ClassVar[str] = "scheduler"
+    receiver: ClassVar[str] = "worker"
+    container_id: str
+    stub_id: str
+    workspace_id: str
+    spec: StubSpec
+    token: str = ""  # what the code sees as LEVERS9_TOKEN
+
+
+class StopContainer(Message, frozen=True, kw_only=True):
+    """Stop a container: TERM, 30 s, KILL, the whole tree. Answered by `ContainerEnded`."""
+
+    sender: ClassVar[str] = "scheduler"
+    receiver: ClassVar[str] = "worker"
+    container_id: str
+    why: str
+
+
+class ContainerReady(Message, frozen=True, kw_only=True):
+    """The container loaded its code and grants `window` credits."""
+
+    sender: ClassVar[str] = "worker"
+    receiver: ClassVar[str] = "scheduler"
+    container_id: str
+    window: int
+
+
+class ContainerEnded(Message, frozen=True, kw_only=True):
+    """The container's whole process tree is gone. Repeated until `ContainerForgotten`."""
+
+    sender: ClassVar[str] = "worker"
+    receiver: ClassVar[str] = "scheduler"
+    container_id: str
+    end: End
+    why: str = ""
+
+
+class ContainerForgotten(Message, frozen=True, kw_only=True):
+    """The end of this container is committed."""
+
+    sender: ClassVar[str] = "scheduler"
+    receiver: ClassVar[str] = "worker"
+    container_id: str
+
+
+class ContainerReport(msgspec.Struct, frozen=True, array_like=True):
+    """One container as its worker sees it."""
+
+    container_id: str
+    stub_id: str
+    state: ContainerState
+    window: int = 0
+
+
+class WorkerReported(Message, frozen=True, kw_only=True):
+    """A worker's whole truth: sent when a stream opens, when a leader asks, and when its capacity changes."""
+
+    sender: ClassVar[str] = "worker"
+    receiver: ClassVar[str] = "scheduler"
+    when_full: ClassVar[WhenFull] = WhenFull.COALESCE
+    worker_id: str
+    pool: str
+    epoch: int
+    capacity: Capacity
+    containers: tuple[ContainerReport, ...]
+
+    def coalesce_key(self) -> str:
+        """One a worker."""
+        return self.worker_id
+
+
+class WorkerAccepted(Message, frozen=True, kw_only=True):
+    """The scheduler knows the worker and what it holds; containers in `stop` are not known and must end."""
+
+    sender: ClassVar[str] = "scheduler"
+    receiver: ClassVar[str] = "worker"
+    worker_id: str
+    stop: tuple[str, ...] = ()
+
+
+class WorkerLeaving(Message, frozen=True, kw_only=True):
+    """The worker says goodbye: its containers are gone. This is evidence."""
+
+    sender: ClassVar[str] = "worker"
+    receiver: ClassVar[str] = "scheduler"
+    worker_id: str
+    why: str
+
+
+class StopWorker(Message, frozen=True, kw_only=True):
+    """Finish what runs, take nothing new, and leave."""
+
+    sender: ClassVar[str] = "scheduler"
+    receiver: ClassVar[str] = "worker"
+    worker_id: str
+    why: str
+
+
+class RoomWanted(Message, frozen=True, kw_only=True):
+    """Requests for which no worker has room, by pool; the newest replaces older ones. The pool decides on orders."""
+
+    sender: ClassVar[str] = "scheduler"
+    receiver: ClassVar[str] = "pool"
+    when_full: ClassVar[WhenFull] = WhenFull.COALESCE
+    pool: str
+    shapes: tuple[Shape, ...]
+
+    def coalesce_key(self) -> str:
+        """One a pool."""
+        return self.pool
+
+
+class PoolHeld(Message, frozen=True, kw_only=True):
+    """Why a pool orders no worker for the room that is wanted; empty when nothing is held."""
+
+    sender: ClassVar[str] = "pool"
+    receiver: ClassVar[str] = "scheduler"
+    when_full: ClassVar[WhenFull] = WhenFull.COALESCE
+    pool: str
+    why: str
+
+    def coalesce_key(self) -> str:
+        """One a pool."""
+        return self.pool
+
+
+class WorkerOrdered(Message, frozen=True, kw_only=True):
+    """A worker is on its way, with this much room."""
+
+    sender: ClassVar[str] = "pool"
+    receiver: ClassVar[str] = "scheduler"
+    worker_id: str
+    pool: str
+    capacity: Capacity
+
+
+class WorkerGone(Message, frozen=True, kw_only=True):
+    """Evidence that a worker is gone: its process exited, say."""
+
+    sender: ClassVar[str] = "pool"
+    receiver: ClassVar[str] = "scheduler"
+    worker_id: str
+    evidence: str
