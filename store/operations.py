@@ -36,7 +36,7 @@ class Leadership(Row, frozen=True, kw_only=True):
 
 
 class TakeLeadership(Operation, frozen=True, kw_only=True):
-    """Lead with the next epoch if nobody does, or the leader has not renewed for `lease_s`. Answers `Leadership` as it is now."""
+    """Lead with the next epoch if nobody leads, or the leader is silent for `lease_s`. Answers `Leadership` as it is."""
 
     holder: str
     url: str
@@ -91,7 +91,7 @@ class ListWorkspaces(Operation, frozen=True, kw_only=True):
 
 
 class TokenRow(Row, frozen=True, kw_only=True):
-    """A token, without its value: `hash` is SHA-256, `hint` its first 6 and last 4 characters. `subject` is a worker's id."""
+    """A token without its value: `hash` is SHA-256, `hint` its first 6 and last 4 characters, `subject` a worker."""
 
     token_id: str
     workspace_id: str  # "" for the platform's own
@@ -123,7 +123,7 @@ class ListTokens(Operation, frozen=True, kw_only=True):
 
 
 class RevokeTokens(Operation, frozen=True, kw_only=True):
-    """Make tokens invalid, by id or by subject, within a workspace (None: any). Answers `Applied` with the token ids."""
+    """Make tokens invalid, by id or subject, within a workspace (None: any). Answers `Applied` with the token ids."""
 
     token_ids: tuple[str, ...] = ()
     subjects: tuple[str, ...] = ()
@@ -209,7 +209,7 @@ class AttemptEnd(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class EndAttempts(Operation, frozen=True, kw_only=True):
-    """RUNNING or CANCELLING with this very attempt (or waiting, for attempt 0) moves on. Answers `Applied` with the task ids.
+    """RUNNING or CANCELLING with this very attempt (or waiting, for attempt 0) moves on. Answers `Applied`: task ids.
 
     A row in CANCELLING never becomes RETRY: it becomes CANCELLED then. COMPLETE stays COMPLETE in CANCELLING.
     """
@@ -268,7 +268,7 @@ class ListTasks(Operation, frozen=True, kw_only=True):
 
 
 class LoadUnfinished(Operation, frozen=True, kw_only=True):
-    """Answers a tuple of whole `TaskRow` that are not terminal, by (accepted_at_s, task_id), after that key, at most `limit`."""
+    """Answers a tuple of whole `TaskRow`, not terminal, by (accepted_at_s, task_id), after that key, up to `limit`."""
 
     after: tuple[float, str] = (0.0, "")
     limit: int = 5000
@@ -282,7 +282,7 @@ class MarkTaken(Operation, frozen=True, kw_only=True):
 
 
 class PruneTasks(Operation, frozen=True, kw_only=True):
-    """Delete terminal tasks taken before `taken_before_s` or ended before `ended_before_s`, at most `limit`. Answers `Applied`."""
+    """Delete terminal tasks taken or ended before these times, at most `limit`. Answers `Applied`."""
 
     taken_before_s: float
     ended_before_s: float
@@ -290,7 +290,7 @@ class PruneTasks(Operation, frozen=True, kw_only=True):
 
 
 class AttemptRow(Row, frozen=True, kw_only=True):
-    """An attempt that ended without the task's end, or with it when it was not the first; the history of `task show`."""
+    """An attempt that ended otherwise than well: the history of `task show`."""
 
     task_id: str
     attempt: int
@@ -302,7 +302,7 @@ class AttemptRow(Row, frozen=True, kw_only=True):
 
 
 class ListAttempts(Operation, frozen=True, kw_only=True):
-    """Answers a tuple of `AttemptRow`, oldest first: those that ended otherwise than `End.OK` (written by `EndAttempts`)."""
+    """Answers a tuple of `AttemptRow`, oldest first; `EndAttempts` writes one for each end other than `End.OK`."""
 
     task_id: str
 
@@ -351,7 +351,7 @@ class MoveContainers(Operation, frozen=True, kw_only=True):
 
 
 class LoadContainers(Operation, frozen=True, kw_only=True):
-    """Answers a tuple of `ContainerRow`, oldest first: those that have not ended, or the newest `ended` ones as well."""
+    """Answers a tuple of `ContainerRow`, oldest first: those that have not ended, and the newest `ended` ones."""
 
     workspace_id: str | None = None
     ended: int = 0
@@ -361,7 +361,7 @@ class LoadContainers(Operation, frozen=True, kw_only=True):
 
 
 class WorkerRow(Row, frozen=True, kw_only=True):
-    """A worker and its order; `worker_id` is the order's key. `handle` finds its process again (kind process: boot:pid:ticks)."""
+    """A worker and its order; `worker_id` is the order's key. `handle` finds its process again (boot:pid:ticks)."""
 
     worker_id: str
     pool: str

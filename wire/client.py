@@ -12,7 +12,7 @@ from .message import Failure, Message, Payload, WhenFull
 
 
 class StubSpec(msgspec.Struct, frozen=True, kw_only=True):
-    """A function as the platform knows it: where its code is, what it needs, how it is run. Equal specs are one stub."""
+    """A function as the platform knows it: where its code is, what it needs, how it runs. Equal specs are one."""
 
     app: str
     name: str

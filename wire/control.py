@@ -19,7 +19,7 @@ class GatewayReady(Message, frozen=True, kw_only=True):
 
 
 class LeaderIs(Message, frozen=True, kw_only=True):
-    """Who leads. Envelopes for actors of the control plane go there; `url` is empty when it is the brain that says so."""
+    """Who leads. Envelopes for its actors go there; `url` is empty when the brain that says so leads itself."""
 
     sender: ClassVar[str] = "leader"
     receiver: ClassVar[str] = "gateway"
@@ -33,7 +33,7 @@ class LeaderIs(Message, frozen=True, kw_only=True):
 
 
 class ReportAgain(Message, frozen=True, kw_only=True):
-    """A new leader asks: workers report all that they hold, callers watch their tasks anew and submit what is unanswered."""
+    """A new leader asks: workers report all they hold, callers watch their tasks anew and submit the unanswered."""
 
     sender: ClassVar[str] = "leader"
     receiver: ClassVar[str] = "peer"

@@ -1,4 +1,4 @@
-"""What every message is: a frozen, tagged Struct that declares who sends it, who receives it, and what a full mailbox does."""
+"""What every message is: a frozen, tagged Struct that says who sends it, who gets it, what a full mailbox does."""
 
 from __future__ import annotations
 
@@ -29,9 +29,9 @@ class Message(msgspec.Struct, frozen=True, kw_only=True, tag=True, omit_defaults
 
 
 class Payload(msgspec.Struct, frozen=True, array_like=True):
-    """Packed arguments or a result. `data` holds it up to 512 KiB; beyond that `object_key` names it in the object store.
+    """Packed arguments or a result: in `data` up to 512 KiB, beyond that in the object store under `object_key`.
 
-    `format` is "msgpack" for plain values, "pickle" for what cloudpickle packed; the control plane never unpacks either.
+    `format` is "msgpack" for plain values, "pickle" for what cloudpickle packed; the control plane unpacks neither.
     """
 
     format: str

@@ -1,4 +1,4 @@
-"""The conversation about room: `tasks` wants containers, `scheduler` places them, `pool` makes workers, workers report."""
+"""The conversation about room: `tasks` wants containers, `scheduler` places them, `pool` makes workers."""
 
 from __future__ import annotations
 
