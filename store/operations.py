@@ -36,7 +36,7 @@ class Leadership(Row, frozen=True, kw_only=True):
 
 
 class TakeLeadership(Operation, frozen=True, kw_only=True):
-    """Lead with the next epoch if nobody leads, or the leader is silent for `lease_s`. Answers `Leadership` as it is."""
+    """Lead with the next epoch if nobody leads, or the leader is silent for `lease_s`. Answers `Leadership`."""
 
     holder: str
     url: str
@@ -206,6 +206,7 @@ class AttemptEnd(msgspec.Struct, frozen=True, kw_only=True):
     failure: Failure | None = None
     last_log_line: int = 0
     retry_at_s: float = 0.0
+    uses_retry: bool = False  # adds 1 to the task's `retries_used`
 
 
 class EndAttempts(Operation, frozen=True, kw_only=True):
@@ -237,6 +238,7 @@ class TaskRow(Row, frozen=True, kw_only=True):
     stub_id: str
     state: TaskState
     attempt: int
+    retries_used: int = 0
     arguments: Payload | None = None
     container_id: str = ""
     worker_id: str = ""
