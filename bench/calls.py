@@ -55,7 +55,7 @@ def measure_levers9(amount: Amount) -> Calls:
     script = PEERS_FOLDER / "calls_levers9.py"
     command = [str(Path(sys.executable).with_name("levers9")), "dev", "--run", str(script), "--"]
     command += ["--mapped", str(amount.mapped), "--sequential", str(amount.sequential)]
-    done = subprocess.run(command, capture_output=True, check=False, timeout=PEER_DEADLINE_S)
+    done = subprocess.run(command, cwd=PEERS_FOLDER, capture_output=True, check=False, timeout=PEER_DEADLINE_S)
     if done.returncode != 0:
         raise RuntimeError(f"levers9 dev failed:\n{done.stderr.decode(errors='replace')[-4000:]}")
     return msgspec.json.decode(_line_of_figures(done.stdout), type=Calls)

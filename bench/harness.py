@@ -141,7 +141,10 @@ def _peer(figure: Figure) -> str:
     return "" if figure.peer_value is None else f"{figure.peer} {_number(figure.peer_value)}"
 
 
-def peer_venv(name: str, pins: Sequence[str]) -> Path:
+Install = Callable[[Path, Path, Sequence[str]], None]
+
+
+def peer_venv(name: str, pins: Sequence[str], install: Install | None = None) -> Path:
     """Return the Python of a virtual environment that holds the pins; made once, outside the repository.
 
     It lies in LEVERS9_BENCH_CACHE or ~/.cache/levers9-bench, under a name that changes with the pins. Raises
@@ -154,7 +157,7 @@ def peer_venv(name: str, pins: Sequence[str]) -> Path:
     complete = folder / "complete"
     if not complete.exists():
         shutil.rmtree(folder, ignore_errors=True)
-        _install(folder, python, pins)
+        (install or _install)(folder, python, pins)
         complete.touch()
     return python
 

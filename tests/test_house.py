@@ -15,6 +15,7 @@ import levers9
 ROOT = Path(__file__).resolve().parent.parent
 NOT_INSTALLED = {"tests", "bench", "examples", "scripts", "docs", "build", "dist", "runner"}
 CHECKERS_DEADLINE_S = 300
+LONGEST_MODULE_LINES = 500
 
 
 def shipped_files() -> list[Path]:
@@ -89,6 +90,12 @@ def test_an_unknown_public_name_is_an_attribute_error() -> None:
 
 def test_the_public_names_are_listed_before_they_are_loaded() -> None:
     assert {"job", "Client", "Task"} <= set(dir(levers9))
+
+
+def test_no_module_is_too_long_to_be_read_in_one_sitting() -> None:
+    modules = [path for path in shipped_files() if path.suffix == ".py"]
+    lines = {str(path): len((ROOT / path).read_text(encoding="utf-8").splitlines()) for path in modules}
+    assert {path: length for path, length in lines.items() if length > LONGEST_MODULE_LINES} == {}
 
 
 def test_the_lock_pins_every_dependency_with_hashes_and_names_no_index() -> None:
