@@ -1,0 +1,72 @@
+"""What an in-memory store holds, and the register of how each operation is carried out on it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Final, TypeVar, cast
+
+from ..operations import (
+    Answer,
+    AttemptRow,
+    ContainerRow,
+    Leadership,
+    Operation,
+    OutboxRow,
+    PoolRecord,
+    StubRow,
+    TaskRow,
+    TokenRow,
+    WorkerRow,
+    WorkspaceRow,
+)
+
+Op = TypeVar("Op", bound=Operation)
+R = TypeVar("R")
+
+
+class Tables:
+    """The rows, each by its key."""
+
+    def __init__(self) -> None:
+        self.leadership: Leadership | None = None
+        self.workspaces: dict[str, WorkspaceRow] = {}
+        self.tokens: dict[str, TokenRow] = {}
+        self.stubs: dict[str, StubRow] = {}
+        self.tasks: dict[str, TaskRow] = {}
+        self.attempts: dict[str, list[AttemptRow]] = {}
+        self.containers: dict[str, ContainerRow] = {}
+        self.workers: dict[str, WorkerRow] = {}
+        self.pools: dict[tuple[str, str], PoolRecord] = {}
+        self.outbox: dict[str, OutboxRow] = {}
+
+    def leads(self, epoch: int) -> bool:
+        """Whether this epoch leads."""
+        return self.leadership is not None and self.leadership.epoch == epoch and self.leadership.holder != ""
+
+
+_HANDLERS: Final[dict[type[Operation], Callable[[Tables, Operation], Answer]]] = {}
+
+
+def carries_out(kind: type[Op]) -> Callable[[Callable[[Tables, Op], Answer]], Callable[[Tables, Op], Answer]]:
+    """Register the decorated function as what an operation of this kind does. It never raises."""
+
+    def register(function: Callable[[Tables, Op], Answer]) -> Callable[[Tables, Op], Answer]:
+        _HANDLERS[kind] = cast("Callable[[Tables, Operation], Answer]", function)
+        return function
+
+    return register
+
+
+def carry_out(tables: Tables, operation: Operation) -> Answer:
+    """Do one operation."""
+    return _HANDLERS[type(operation)](tables, operation)
+
+
+def insert_new(table: dict[str, R], rows: Iterable[tuple[str, R]]) -> tuple[str, ...]:
+    """Keep the rows whose key is not known yet; answer those keys in order."""
+    new: list[str] = []
+    for key, row in rows:
+        if key not in table:
+            table[key] = row
+            new.append(key)
+    return tuple(new)

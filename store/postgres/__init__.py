@@ -1,0 +1,1 @@
+"""The truth in Postgres: one statement an operation, group commit, asyncpg in an asyncio thread behind the face."""
