@@ -44,6 +44,12 @@ class WouldBlock(LeversError):
     code = "would_block"
 
 
+class MailboxOverflowed(LeversError):
+    """An actor was told more than it could take in; it restarts and reads the truth anew."""
+
+    code = "overflowed"
+
+
 class DeadlinePassed(LeversError):
     """An answer did not come before its deadline. Whether the request was carried out is not known."""
 
@@ -107,6 +113,36 @@ class TaskFailed(LeversError):
         self.state = state
         self.why = why
         super().__init__(f"task {task_id} ended {state}: {why}")
+
+
+class TaskCancelled(TaskFailed):
+    """A task was cancelled before it had a result."""
+
+    code = "task_cancelled"
+
+
+class TaskTimedOut(TaskFailed):
+    """A task ran longer than its `timeout`."""
+
+    code = "task_timed_out"
+
+
+class TaskExpired(TaskFailed):
+    """A task waited longer than its `wait_s`, or its result is no longer kept."""
+
+    code = "task_expired"
+
+
+class TaskOutOfMemory(TaskFailed):
+    """A task used more memory than it had asked for."""
+
+    code = "task_out_of_memory"
+
+
+class TaskLost(TaskFailed):
+    """The worker that ran a task went away, and no retry was left."""
+
+    code = "task_lost"
 
 
 class ConfigError(LeversError):

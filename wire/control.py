@@ -57,6 +57,33 @@ class PeerQuiet(Message, frozen=True, kw_only=True):
     closed: bool
 
 
+class Down(Message, frozen=True, kw_only=True):
+    """A child of a supervisor ended a life: it crashed, ended by itself, or was stopped. It may come back."""
+
+    sender: ClassVar[str] = "supervisor"
+    receiver: ClassVar[str] = "watcher"
+    when_full: ClassVar[WhenFull] = WhenFull.COALESCE
+    name: str
+    reason: str
+
+    def coalesce_key(self) -> str:
+        """One a child."""
+        return self.name
+
+
+class StopAsked(Message, frozen=True, kw_only=True):
+    """Finish what is in hand and return; whoever does not is cancelled when its time is over."""
+
+    sender: ClassVar[str] = "supervisor"
+    receiver: ClassVar[str] = "child"
+    when_full: ClassVar[WhenFull] = WhenFull.COALESCE
+    reason: str
+
+    def coalesce_key(self) -> str:
+        """It is asked once."""
+        return ""
+
+
 class Inspect(Message, frozen=True, kw_only=True):
     """Show the live tree."""
 
