@@ -15,6 +15,12 @@ PEER_SILENT_AFTER_S: Final = 15.0
 WORKER_LEASE_S: Final = 300.0
 REPORT_WAIT_S: Final = 15.0  # a new leader places nothing new before workers re-reported, or this long
 OWN_OUTAGE_S: Final = 1.0  # our own loop stood still: nobody else is blamed for the silence in it
+SWEEP_S: Final = 1.0  # how often sessions over carriers that need heartbeats are looked at
+SESSION_KEPT_S: Final = 300.0  # a session without a carrier is kept as long as a worker's lease
+HANDSHAKE_LIMIT_S: Final = 10.0
+DIAL_LIMIT_S: Final = 15.0
+CARRIER_WRITE_LIMIT_S: Final = 30.0
+GOODBYE_WAIT_S: Final = 2.0
 LEADER_LEASE_S: Final = 5.0
 LEADER_RENEW_S: Final = 1.0
 

@@ -24,3 +24,7 @@ class Chance:
     def uniform(self, low: float, high: float) -> float:
         """A number between `low` and `high`."""
         return self._random.uniform(low, high)
+
+    def secret(self, size_bytes: int) -> bytes:
+        """Random bytes: a token's, say."""
+        return self._random.getrandbits(8 * size_bytes).to_bytes(size_bytes, "big")

@@ -29,7 +29,7 @@ _TOKEN: Final = re.compile(r"(l9_[a-z]{5}_)([A-Za-z0-9_-]{43})", re.ASCII)
 
 
 class Principal(msgspec.Struct, frozen=True, kw_only=True):
-    """Who speaks: the workspace ("" for the platform's own), the kind of its token, and a worker's own id as subject."""
+    """Who speaks: its workspace ("" for the platform's own), the kind of its token, and a worker's id as subject."""
 
     token_id: str
     workspace_id: str

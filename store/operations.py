@@ -7,6 +7,8 @@ Times are Unix seconds, given by the caller: the store has no clock of its own.
 
 from __future__ import annotations
 
+from typing import TypeVar, cast
+
 import msgspec
 
 from ..model.resources import Capacity
@@ -455,3 +457,13 @@ class LoadOutbox(Operation, frozen=True, kw_only=True):
 
 
 Answer = Row | tuple[Row, ...] | None
+
+
+RowOf = TypeVar("RowOf", bound=Row)
+
+
+def rows_of(answer: Answer, kind: type[RowOf]) -> tuple[RowOf, ...]:
+    """The rows of an answer that is known to be a tuple of them. Raises TypeError for any other answer."""
+    if not isinstance(answer, tuple) or not all(isinstance(row, kind) for row in answer):
+        raise TypeError(f"the store answered {type(answer).__name__}, not rows of {kind.__name__}")
+    return cast("tuple[RowOf, ...]", answer)

@@ -28,6 +28,14 @@ class Message(msgspec.Struct, frozen=True, kw_only=True, tag=True, omit_defaults
         return ""
 
 
+class Send(msgspec.Struct, frozen=True):
+    """A message that a policy wants sent, once what it decided is committed."""
+
+    target: str
+    message: Message
+    correlation: str = ""
+
+
 class Payload(msgspec.Struct, frozen=True, array_like=True):
     """Packed arguments or a result: in `data` up to 512 KiB, beyond that in the object store under `object_key`.
 

@@ -170,13 +170,18 @@ class StopWorker(Message, frozen=True, kw_only=True):
 
 
 class RoomWanted(Message, frozen=True, kw_only=True):
-    """Requests for which no worker has room, by pool; the newest replaces older ones. The pool decides on orders."""
+    """Requests for which no worker has room, running or on its way; the newest replaces older ones.
+
+    `orders_seen` counts the workers of this pool that were taken into account: a pool that ordered more meanwhile
+    waits for the next word. The pool decides on orders.
+    """
 
     sender: ClassVar[str] = "scheduler"
     receiver: ClassVar[str] = "pool"
     when_full: ClassVar[WhenFull] = WhenFull.COALESCE
     pool: str
     shapes: tuple[Shape, ...]
+    orders_seen: int = 0
 
     def coalesce_key(self) -> str:
         """One a pool."""
@@ -214,3 +219,23 @@ class WorkerGone(Message, frozen=True, kw_only=True):
     receiver: ClassVar[str] = "scheduler"
     worker_id: str
     evidence: str
+
+
+class WorkerStarted(Message, frozen=True, kw_only=True):
+    """The process of an order runs; `handle` finds it again (boot:pid:ticks)."""
+
+    sender: ClassVar[str] = "spawner"
+    receiver: ClassVar[str] = "pool"
+    worker_id: str
+    handle: str
+    at_s: float
+
+
+class WorkerExited(Message, frozen=True, kw_only=True):
+    """The process of an order has ended, or never was; `expected` when it was told to leave."""
+
+    sender: ClassVar[str] = "spawner"
+    receiver: ClassVar[str] = "pool"
+    worker_id: str
+    evidence: str
+    expected: bool = False

@@ -1,0 +1,106 @@
+"""The loop of an actor that decides, commits, then sends: memory never runs ahead of the truth.
+
+Whatever came in during the last commit is the next group, so the loop needs no timer to form groups. A commit that
+failed, or whose outcome is unknown, ends the actor; its supervisor starts it again and it reads the truth.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Protocol, TypeVar
+
+import trio
+
+from ..store.face import Store
+from ..store.operations import Answer, Operation
+from ..wire.letter import Letter
+from ..wire.mailbox import Mailbox
+from ..wire.message import Send
+from ..wire.post import Post
+
+TICK_S = 0.25
+
+
+class Planned(Protocol):
+    """What a policy wants done: operations of one transaction."""
+
+    @property
+    def operations(self) -> Sequence[Operation]:
+        """In order."""
+        ...
+
+
+P = TypeVar("P", bound=Planned)
+
+
+class Policy(Protocol[P]):
+    """The pure side. Times are Unix seconds."""
+
+    def handle(self, letter: Letter, now_s: float) -> None:
+        """Take one letter in."""
+        ...
+
+    def tick(self, now_s: float) -> None:
+        """Time has passed."""
+        ...
+
+    def plan(self, now_s: float) -> P | None:
+        """What all that was taken in since the last plan amounts to."""
+        ...
+
+    def settle(self, plan: P, answers: tuple[Answer, ...]) -> Sequence[Send]:
+        """What to send, now that the plan is committed."""
+        ...
+
+
+class Surroundings:
+    """What a committing actor is given: the post, the store, the epoch that it acts in, and a clock in Unix seconds."""
+
+    def __init__(self, *, post: Post, store: Store, epoch: int, clock: Callable[[], float]) -> None:
+        self.post = post
+        self.store = store
+        self.epoch = epoch
+        self.clock = clock
+
+
+def _nothing(plan: object) -> None:
+    """Most actors have no effects but messages."""
+
+
+async def decide_commit_send(
+    policy: Policy[P],
+    mailbox: Mailbox,
+    around: Surroundings,
+    address: str,
+    perform: Callable[[P], None] = _nothing,
+) -> None:
+    """Run until cancelled, or until a commit fails (`StoreUnavailable`, `OutcomeUnknown`, `EpochSuperseded`).
+
+    `perform` does what else a plan asks for, after its commit.
+    """
+    next_tick_s = trio.current_time()
+    while True:
+        letters: tuple[Letter, ...] = ()
+        with trio.move_on_at(next_tick_s):
+            letters = await mailbox.take_batch()
+        for letter in letters:
+            mailbox.handling(letter)
+            policy.handle(letter, around.clock())
+        if trio.current_time() >= next_tick_s:
+            policy.tick(around.clock())
+            next_tick_s = trio.current_time() + TICK_S
+        plan = policy.plan(around.clock())
+        while plan is not None:
+            await _commit_and_send(policy, plan, around, address)
+            perform(plan)
+            plan = policy.plan(around.clock())
+
+
+async def _commit_and_send(policy: Policy[P], plan: P, around: Surroundings, address: str) -> None:
+    answers: tuple[Answer, ...] = ()
+    if plan.operations:
+        answers = await around.store.apply(*plan.operations, epoch=around.epoch)
+    sends = policy.settle(plan, answers)
+    await around.post.send_many(
+        Letter(send.message, source=address, target=send.target, correlation=send.correlation) for send in sends
+    )

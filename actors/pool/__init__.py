@@ -1,0 +1,7 @@
+"""Workers on order: how many a pool wants, what it holds back and why, and the processes of the kind `process`."""
+
+from .actor import PoolActor
+from .policy import PoolPlan, PoolPolicy, PoolSettings
+from .processes import WorkerProcesses
+
+__all__ = ["PoolActor", "PoolPlan", "PoolPolicy", "PoolSettings", "WorkerProcesses"]

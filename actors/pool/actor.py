@@ -1,0 +1,55 @@
+"""The thin shell of one pool of kind `process`: decide, commit, send, and start what was ordered."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+
+import trio
+
+from ...model.states import TokenKind
+from ...store import operations as ops
+from ...store.operations import rows_of
+from ...wire.letter import Letter
+from ...wire.mailbox import Mailbox
+from ...wire.message import Message
+from ..committing import Surroundings, decide_commit_send
+from .policy import PoolPlan, PoolPolicy, PoolSettings
+from .processes import WorkerProcesses
+
+
+class PoolActor:
+    """One pool, in one epoch of leadership."""
+
+    def __init__(
+        self,
+        around: Surroundings,
+        settings: PoolSettings,
+        processes: WorkerProcesses,
+        new_id: Callable[[str], str],
+        new_token: Callable[[TokenKind], str],
+    ) -> None:
+        self._around = around
+        self._processes = processes
+        self.address = f"pool/{settings.name}"
+        self._new_policy = partial(PoolPolicy, settings, new_id, new_token)
+
+    async def run(self, mailbox: Mailbox, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
+        """Load the orders of earlier leaders, then take letters until cancelled or until a commit fails."""
+        policy = self._new_policy()
+        (workers,) = await self._around.store.apply(ops.LoadWorkers())
+        policy.load(rows_of(workers, ops.WorkerRow))
+
+        def tell(message: Message) -> None:
+            mailbox.post_nowait(Letter(message, source="spawner", target=self.address))
+
+        async with trio.open_nursery() as nursery:
+
+            def perform(plan: PoolPlan) -> None:
+                for start in plan.starts:
+                    nursery.start_soon(self._processes.start, start, tell)
+                for adopt in plan.adopts:
+                    nursery.start_soon(self._processes.adopt, adopt, tell)
+
+            task_status.started()
+            await decide_commit_send(policy, mailbox, self._around, self.address, perform)

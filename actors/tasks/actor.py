@@ -1,0 +1,74 @@
+"""The thin shell of `tasks`: load, then decide, commit, send."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Final
+
+import trio
+
+from ...model.feasibility import PoolOffer
+from ...model.figures import KEPT_AFTER_READ_S, KEPT_UNREAD_S
+from ...store import operations as ops
+from ...store.operations import rows_of
+from ...wire.mailbox import Mailbox
+from ..committing import Surroundings, decide_commit_send
+from .policy import TasksPolicy
+
+ADDRESS: Final = "tasks"
+LOAD_PAGE: Final = 5_000
+OFFERS_EVERY_S: Final = 2.0
+PRUNE_EVERY_S: Final = 60.0
+
+
+class TasksActor:
+    """Calls of the whole control plane, in one epoch of leadership."""
+
+    def __init__(self, around: Surroundings, new_id: Callable[[str], str]) -> None:
+        self._around = around
+        self._new_id = new_id
+
+    async def run(self, mailbox: Mailbox, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
+        """Load what has not ended, then take letters until cancelled or until a commit fails."""
+        policy = TasksPolicy(self._new_id)
+        await self._load(policy)
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(self._keep_offers, policy)
+            nursery.start_soon(self._prune)
+            task_status.started()
+            await decide_commit_send(policy, mailbox, self._around, ADDRESS)
+
+    async def _load(self, policy: TasksPolicy) -> None:
+        store = self._around.store
+        stubs, containers, pools = await store.apply(ops.ReadStubs(), ops.LoadContainers(), ops.ListPools())
+        policy.offers = offers_of(pools)
+        now_s = self._around.clock()
+        policy.load(rows_of(stubs, ops.StubRow), rows_of(containers, ops.ContainerRow), (), now_s)
+        after = (0.0, "")
+        while True:
+            (page,) = await store.apply(ops.LoadUnfinished(after=after, limit=LOAD_PAGE))
+            tasks = rows_of(page, ops.TaskRow)
+            policy.load((), (), tasks, now_s)
+            if len(tasks) < LOAD_PAGE:
+                return
+            after = (tasks[-1].accepted_at_s, tasks[-1].task_id)
+
+    async def _keep_offers(self, policy: TasksPolicy) -> None:
+        while True:
+            (pools,) = await self._around.store.apply(ops.ListPools())
+            policy.offers = offers_of(pools)
+            await trio.sleep(OFFERS_EVERY_S)
+
+    async def _prune(self) -> None:
+        while True:
+            await trio.sleep(PRUNE_EVERY_S)
+            now_s = self._around.clock()
+            await self._around.store.apply(
+                ops.PruneTasks(taken_before_s=now_s - KEPT_AFTER_READ_S, ended_before_s=now_s - KEPT_UNREAD_S),
+                epoch=self._around.epoch,
+            )
+
+
+def offers_of(answer: ops.Answer) -> tuple[PoolOffer, ...]:
+    """What pools offer or have ever had."""
+    return tuple(PoolOffer(pool=row.pool, largest=row.largest) for row in rows_of(answer, ops.PoolRecord))

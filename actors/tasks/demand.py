@@ -1,0 +1,26 @@
+"""How many containers a stub wants, from its backlog and from how long its calls take."""
+
+from __future__ import annotations
+
+import math
+from typing import Final
+
+DRAIN_S: Final = 0.5  # a backlog that one container works off within this needs no second one
+UNKNOWN_CALL_S: Final = 0.02  # what a call is taken to last before the first one has ended
+UNKNOWN_MAX: Final = 8  # containers asked for while nothing is known
+
+
+def containers_wanted(backlog: int, mean_s: float | None, running_for_s: float, max_containers: int) -> int:
+    """Containers for `backlog` unfinished calls; `running_for_s` is how long the first one has run without an end.
+
+    `max_containers` 0 is no limit.
+    """
+    if backlog <= 0:
+        return 0
+    if mean_s is None:
+        wanted = math.ceil(backlog * max(UNKNOWN_CALL_S, running_for_s) / DRAIN_S)
+        wanted = min(wanted, UNKNOWN_MAX) if running_for_s < DRAIN_S else wanted
+    else:
+        wanted = math.ceil(backlog * mean_s / DRAIN_S)
+    wanted = max(1, min(wanted, backlog))
+    return min(wanted, max_containers) if max_containers else wanted
