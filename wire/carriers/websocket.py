@@ -1,0 +1,352 @@
+"""Carriers between hosts: WebSocket by trio-websocket, dialled out, with a bearer token in the upgrade."""
+
+from __future__ import annotations
+
+import ssl
+import urllib.parse
+from collections.abc import Awaitable, Callable, Sequence
+from functools import partial
+from ipaddress import ip_address
+from typing import Final
+
+import msgspec
+import trio
+import trio_websocket
+import wsproto
+
+from ...errors import (
+    FORBIDDEN,
+    INVALID,
+    NOT_FOUND,
+    UNAUTHENTICATED,
+    BrokenByPeer,
+    ClosedByUs,
+    PeerProtocolError,
+    Refused,
+)
+from ...model.figures import DIAL_LIMIT_S, FRAME_MAX_BYTES, GOODBYE_WAIT_S, HANDSHAKE_LIMIT_S
+from ..carrier import CarrierStatistics, Counts
+
+RECEIVE_BUFFER_BYTES: Final = 64 << 10  # the library's 4 KiB halve its speed
+QUEUED_MESSAGES: Final = 4  # of up to 1 MiB each, between the library's reader and ours
+
+_STATUS_OF: Final = {UNAUTHENTICATED: 401, FORBIDDEN: 403, NOT_FOUND: 404}
+_CODE_OF: Final = {401: UNAUTHENTICATED, 403: FORBIDDEN}
+
+_FOREIGN: Final = (
+    trio_websocket.HandshakeError,
+    trio_websocket.ConnectionClosed,
+    wsproto.utilities.ProtocolError,
+    trio.BrokenResourceError,
+    trio.ClosedResourceError,
+    OSError,  # ssl.SSLError is one
+)
+
+
+class RequestInfo(msgspec.Struct, frozen=True, kw_only=True):
+    """What the upgrade said. Header names are lower case; of several equal ones the last counts."""
+
+    path: str
+    query: dict[str, str]
+    headers: dict[str, str]
+    remote: str
+
+    @property
+    def token(self) -> str:
+        """The bearer token, or an empty text."""
+        scheme, _, token = self.headers.get("authorization", "").partition(" ")
+        return token.strip() if scheme.lower() == "bearer" else ""
+
+
+class _Refusal(msgspec.Struct, frozen=True):
+    """The body of a refused upgrade, as of every refused HTTP request."""
+
+    code: str
+    what: str
+    why: str = ""
+    fix: str = ""
+    ok: bool = False
+    err_msg: str = ""
+
+
+class WebSocketCarrier:
+    """Frames as binary messages."""
+
+    ordered: Final = True
+
+    def __init__(self, connection: trio_websocket.WebSocketConnection) -> None:
+        self._connection = connection
+        self._counts = Counts("websocket")
+        self._closed = False
+        self._torn = False
+        self.gone = trio.Event()
+
+    async def send(self, frame: bytes) -> None:
+        """Send one message. When cancelled, the stream may be torn within it: nothing can be sent any more."""
+        if self._closed or self._torn:
+            raise ClosedByUs("the WebSocket was closed, or a send was cancelled")
+        self._torn = True
+        try:
+            await self._connection.send_message(frame)
+        except _FOREIGN as error:
+            raise BrokenByPeer(self._why(error)) from error
+        self._torn = False
+        self._counts.sent(frame)
+
+    async def receive(self) -> bytes:
+        """The next message."""
+        if self._closed:
+            raise ClosedByUs("the WebSocket was closed")
+        try:
+            message = await self._connection.get_message()
+        except _FOREIGN as error:
+            raise BrokenByPeer(self._why(error)) from error
+        if isinstance(message, str):
+            raise PeerProtocolError("the other side sent text where frames are expected")
+        self._counts.received(message)
+        return message
+
+    def _why(self, error: BaseException) -> str:
+        reason = self._connection.closed
+        if reason is None:
+            return f"the WebSocket broke: {error!r}"
+        return f"the WebSocket was closed: {reason.code} {reason.reason or reason.name}"
+
+    async def aclose(self) -> None:
+        """Close with the handshake, for two seconds at most; without it when a send was torn."""
+        if self._closed:
+            await trio.lowlevel.checkpoint()
+            return
+        self._closed = True
+        limit_s = 0.0 if self._torn else GOODBYE_WAIT_S
+        with trio.move_on_after(limit_s, shield=True):
+            await self._connection.aclose()
+        self.gone.set()
+
+    def watch_peer(self, changed: Callable[[], None]) -> bool:
+        """Only heartbeats tell whether the other end is there."""
+        return False
+
+    def peer_heard(self) -> bool:
+        """Not known."""
+        return False
+
+    def statistics(self) -> CarrierStatistics:
+        """Counts since the upgrade."""
+        return self._counts.statistics()
+
+
+async def connect(
+    url: str, *, token: str = "", ssl_context: ssl.SSLContext | None = None, headers: dict[str, str] | None = None
+) -> WebSocketCarrier:
+    """Dial `ws://` or `wss://`.
+
+    Raises `Refused` when the server refuses for good (its code: `unauthenticated`, `forbidden` …) or when the token
+    would travel in the clear, and `BrokenByPeer` when there is no server or it fails.
+    """
+    _check_token_is_safe(url, token)
+    sent = {**(headers or {}), **({"Authorization": f"Bearer {token}"} if token else {})}
+    hold = _Hold()
+    # The library's reader lives in a nursery. A carrier outlives the call that makes it, so the nursery is a system
+    # task's, which ends when the carrier is closed or the run is over.
+    trio.lowlevel.spawn_system_task(hold.run, url, ssl_context, sent, name=f"websocket to {url}")
+    try:
+        with trio.move_on_after(DIAL_LIMIT_S):
+            await hold.ready.wait()
+    finally:
+        if hold.carrier is None:
+            hold.scope.cancel()
+    if hold.carrier is None:
+        raise _translate(url, hold.error) from hold.error
+    return hold.carrier
+
+
+_ClientStream = trio.SocketStream | trio.SSLStream[trio.SocketStream]
+
+
+async def _open_stream(parts: urllib.parse.SplitResult, ssl_context: ssl.SSLContext | None) -> _ClientStream:
+    host = parts.hostname or ""
+    if parts.scheme == "ws":
+        return await trio.open_tcp_stream(host, parts.port or 80)
+    context = ssl_context or ssl.create_default_context()
+    return await trio.open_ssl_over_tcp_stream(host, parts.port or 443, ssl_context=context, https_compatible=True)
+
+
+class _Hold:
+    """Holds one connection's nursery until its carrier is closed."""
+
+    def __init__(self) -> None:
+        self.scope = trio.CancelScope()
+        self.ready = trio.Event()
+        self.carrier: WebSocketCarrier | None = None
+        self.error: BaseException | None = None
+
+    async def run(self, url: str, ssl_context: ssl.SSLContext | None, headers: dict[str, str]) -> None:
+        """Connect, set `ready`, and stay until the carrier is gone. Never raises: it is a system task."""
+        parts = urllib.parse.urlsplit(url)
+        with self.scope:
+            try:
+                stream = await _open_stream(parts, ssl_context)
+                try:
+                    await self._hold(stream, parts, headers)
+                finally:
+                    await trio.aclose_forcefully(stream)
+            except* _FOREIGN as group:
+                self.error = _first(group)
+        self.ready.set()
+
+    async def _hold(self, stream: _ClientStream, parts: urllib.parse.SplitResult, headers: dict[str, str]) -> None:
+        async with trio.open_nursery() as nursery:
+            connection = await trio_websocket.wrap_client_stream(
+                nursery,
+                stream,
+                parts.netloc,
+                parts._replace(scheme="", netloc="", fragment="").geturl() or "/",
+                extra_headers=[(name.encode(), value.encode()) for name, value in headers.items()],
+                message_queue_size=QUEUED_MESSAGES,
+                max_message_size=FRAME_MAX_BYTES,
+                receive_buffer_size=RECEIVE_BUFFER_BYTES,
+            )
+            self.carrier = WebSocketCarrier(connection)
+            self.ready.set()
+            await self.carrier.gone.wait()
+            nursery.cancel_scope.cancel()
+
+
+def _first(group: BaseExceptionGroup[BaseException]) -> BaseException:
+    inner = group.exceptions[0]
+    return _first(inner) if isinstance(inner, BaseExceptionGroup) else inner
+
+
+def _check_token_is_safe(url: str, token: str) -> None:
+    parts = urllib.parse.urlsplit(url)
+    if token and parts.scheme == "ws" and not is_loopback(parts.hostname or ""):
+        raise Refused(
+            f"A token would travel to {parts.hostname} in the clear.",
+            "Anyone on the way could read it.",
+            f"Use wss://{parts.netloc}, or set tls = true in the configuration.",
+            INVALID,
+        )
+
+
+def is_loopback(host: str) -> bool:
+    """Whether this host can only be this machine."""
+    if host == "localhost":
+        return True
+    try:
+        return ip_address(host).is_loopback
+    except ValueError:
+        return False
+
+
+def _translate(url: str, error: BaseException | None) -> Exception:
+    if not isinstance(error, trio_websocket.ConnectionRejected):
+        return BrokenByPeer(f"{url} cannot be reached: {error!r}")
+    try:
+        refusal = msgspec.json.decode(error.body or b"", type=_Refusal)
+        return Refused(refusal.what, refusal.why, refusal.fix, refusal.code)
+    except msgspec.MsgspecError:
+        code = _CODE_OF.get(error.status_code)
+    what = f"{url} answered with HTTP status {error.status_code}."
+    return BrokenByPeer(what) if code is None else Refused(what, fix="Check the token.", code=code)
+
+
+Handler = Callable[[RequestInfo, WebSocketCarrier], Awaitable[None]]
+Check = Callable[[RequestInfo], Awaitable[None]]
+
+
+async def serve(
+    host: str,
+    port: int,
+    handler: Handler,
+    *,
+    check: Check | None = None,
+    ssl_context: ssl.SSLContext | None = None,
+    task_status: trio.TaskStatus[int] = trio.TASK_STATUS_IGNORED,
+) -> None:
+    """Serve until cancelled; started with the port. The carrier is closed when `handler` returns.
+
+    `check` runs before the upgrade is accepted and raises `Refused` with `unauthenticated` (HTTP 401), `forbidden`
+    (403), `not_found` (404) or another code (400). Raises `OSError` when the port is taken.
+    """
+    listeners: Sequence[trio.abc.Listener[trio.abc.Stream]]
+    if ssl_context is None:
+        listeners = await trio.open_tcp_listeners(port, host=host)
+    else:
+        listeners = await trio.open_ssl_over_tcp_listeners(port, ssl_context, host=host, https_compatible=True)
+    async with trio.open_nursery() as nursery:
+        await nursery.start(trio.serve_listeners, partial(serve_stream, handler=handler, check=check), listeners)
+        task_status.started(_port(listeners[0]))
+
+
+def _port(listener: trio.abc.Listener[trio.abc.Stream]) -> int:
+    inner = listener.transport_listener if isinstance(listener, trio.SSLListener) else listener
+    assert isinstance(inner, trio.SocketListener)
+    port: int = inner.socket.getsockname()[1]
+    return port
+
+
+async def serve_stream(stream: trio.abc.Stream, *, handler: Handler, check: Check | None = None) -> None:
+    """Serve one accepted stream: whatever the other side does wrong ends this stream only."""
+    failure: BaseException | None = None
+    try:
+        async with trio.open_nursery() as nursery:
+            failure = await _upgrade(nursery, stream, handler, check)
+            nursery.cancel_scope.cancel()
+    except* _FOREIGN:
+        pass  # the other side broke it, and the handler, if there was one, has seen that
+    finally:
+        await trio.aclose_forcefully(stream)
+    if failure is not None:
+        raise failure
+
+
+async def _upgrade(
+    nursery: trio.Nursery, stream: trio.abc.Stream, handler: Handler, check: Check | None
+) -> Exception | None:
+    request: trio_websocket.WebSocketRequest | None = None
+    with trio.move_on_after(HANDSHAKE_LIMIT_S):
+        request = await trio_websocket.wrap_server_stream(
+            nursery,
+            stream,
+            message_queue_size=QUEUED_MESSAGES,
+            max_message_size=FRAME_MAX_BYTES,
+            receive_buffer_size=RECEIVE_BUFFER_BYTES,
+        )
+    if request is None:
+        return None
+    info = _info(request)
+    if check is not None:
+        try:
+            await check(info)
+        except Refused as refused:
+            await _reject(request, refused)
+            return None
+    carrier = WebSocketCarrier(await request.accept())
+    try:
+        await handler(info, carrier)
+    except _FOREIGN as error:
+        return error  # the handler's own: not to be taken for the other side's
+    finally:
+        await carrier.aclose()
+    return None
+
+
+def _info(request: trio_websocket.WebSocketRequest) -> RequestInfo:
+    parts = urllib.parse.urlsplit(request.path)
+    remote = request.remote
+    return RequestInfo(
+        path=parts.path,
+        query=dict(urllib.parse.parse_qsl(parts.query)),
+        headers={name.decode("latin-1").lower(): value.decode("latin-1") for name, value in request.headers},
+        remote=remote if isinstance(remote, str) else f"{remote.address}:{remote.port}",
+    )
+
+
+async def _reject(request: trio_websocket.WebSocketRequest, refused: Refused) -> None:
+    refusal = _Refusal(refused.code, refused.what, refused.why, refused.fix, err_msg=str(refused))
+    await request.reject(
+        _STATUS_OF.get(refused.code, 400),
+        extra_headers=[(b"Content-Type", b"application/json")],
+        body=msgspec.json.encode(refusal),
+    )
