@@ -56,6 +56,17 @@ class DeadlinePassed(LeversError):
     code = "deadline"
 
 
+class ChildFailed(LeversError):
+    """A child of a supervisor ended before it was ready, or a process ended with a failure."""
+
+    code = "child_failed"
+
+    def __init__(self, child: str, why: str) -> None:
+        self.child = child
+        self.why = why
+        super().__init__(f"{child}: {why}")
+
+
 class SupervisorGaveUp(LeversError):
     """Children failed more often than their supervisor allows; `history` names them, oldest first."""
 

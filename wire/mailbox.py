@@ -3,7 +3,7 @@
 Three kinds of senders have bounds of their own, so that none can starve another (docs/decisions/0002):
 
 - edges (links, HTTP handlers) `await post` and wait while their slots are taken: backpressure ends at the carriers;
-- actors of the same process `post_nowait` and never wait: their bound is larger, and passing it is the receiver's failure;
+- actors of the same process `post_nowait` and never wait: to pass their larger bound is the receiver's failure;
 - an answer uses the slot that its request reserved.
 """
 
@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import enum
 from collections import OrderedDict, deque
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from typing import Final
 
 import msgspec
@@ -19,6 +19,7 @@ import trio
 
 from ..errors import BrokenByPeer, Busy, MailboxOverflowed, WouldBlock
 from ..model.figures import MAILBOX_SLOTS
+from .control import StopAsked
 from .letter import Letter
 from .message import Message, WhenFull
 from .quarantine import Quarantine
@@ -284,18 +285,26 @@ class Mailbox:
 
     # --- For the supervisor ------------------------------------------------------------------------------------
 
-    def crashed(self, why: str, *, keep: bool) -> tuple[tuple[Letter, ...], tuple[Letter, ...]]:
-        """The owner crashed: returns the letters it had in hand, and those that are discarded (none with `keep`).
+    def finished(self) -> None:
+        """The owner returned by itself: what it had in hand is handled."""
+        self._done_with_hand()
 
-        The suspect among those in hand is counted; a key that crashed its handler three times is quarantined. After a
-        crash with several letters in hand they are handed out one at a time for a while, so that the next one is known.
+    def end_life(self, why: str, *, crashed: bool, keep: bool) -> tuple[tuple[Letter, ...], tuple[Letter, ...]]:
+        """The owner's life ended: returns the letters it had in hand, and those that are discarded (none with `keep`).
+
+        After a crash the suspect among those in hand is counted; a key that crashed its handler three times is
+        quarantined. With several letters in hand nobody knows which one it was, so that for a while they are handed out
+        one at a time. Control letters stay for the next life, but for `StopAsked`.
         """
         in_hand = self._in_hand
         self._failed += len(in_hand)
-        self._quarantine.count(in_hand, why)
+        if crashed:
+            self._quarantine.count(in_hand, why)
+            self._singly = self.slots
         self._in_hand = ()
-        self._singly = self.slots
         self._overflow = ""
+        for key in [key for key in self._control if key[0] is StopAsked]:
+            del self._control[key]
         return in_hand, () if keep else self._discard()
 
     def close(self, why: str) -> tuple[Letter, ...]:
@@ -344,3 +353,9 @@ class Mailbox:
 
 def _key_of(letter: Letter) -> _Key:
     return type(letter.message), letter.source, letter.message.coalesce_key()
+
+
+async def serve(mailbox: Mailbox, handle: Callable[[Letter], Awaitable[None]]) -> None:
+    """An actor's loop: handle letter after letter until `StopAsked`."""
+    while not isinstance((letter := await mailbox.take()).message, StopAsked):
+        await handle(letter)
