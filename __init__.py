@@ -5,22 +5,22 @@ which import `levers9.wire` and the rest, never load the SDK.
 """
 
 from importlib import import_module
-from typing import Final
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    from .sdk import Client, Job, LogLine, Task, job
 
 __version__: Final = "0.1.0"
-
-_SDK_NAMES: Final = frozenset({"Client", "Task", "job"})
-
-__all__ = ["__version__"]
+__all__ = ["job", "Job", "Client", "Task", "LogLine", "__version__"]
 
 
 def __getattr__(name: str) -> object:
     """Return a public name of the SDK; raises AttributeError for any other name."""
-    if name not in _SDK_NAMES:
+    if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     return getattr(import_module(".sdk", __name__), name)
 
 
 def __dir__() -> list[str]:
     """List the public names, without loading them."""
-    return sorted({*globals(), *_SDK_NAMES})
+    return sorted({*globals(), *__all__})
