@@ -6,16 +6,17 @@ Lines are what was replayed, bands one standard deviation either way, rings the 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
-from xml.sax.saxutils import escape
+from xml.sax.saxutils import escape, quoteattr
 
 from placement.trace import Floats
 
 WIDTH, MARGIN, GUTTER = 1180, 44, 30
-HEADER, FOOTER, CAPTION, AXIS = 136, 50, 62, 44  # heights; a panel's caption is above it, its axis below
-NAMES = 148  # to the right of each panel, for the names of its lines
+HEADER, LEAD, FOOTER, CAPTION, AXIS = 92, 21, 50, 62, 44  # heights; a panel's caption is above it, its axis below
+SCALE = 34  # to the left of each plot, for the figures of its axis
+NAME_APART = 16
 DEMAND: Final = (80, 130)  # before 80 % of demand every policy places everything
 RING_AT: Final = (100, 110, 120, 130)
 INK, SOFT, FAINT = "#16202c", "#556270", "#e4e8ec"
@@ -35,6 +36,11 @@ NAMED: Final = {
     "best-fit": "Best fit",
     "fgd": "FGD",
 }
+SHORT: Final = NAMED | {"gpu-clustering": "Clustering", "gpu-packing": "Packing"}
+WHAT_AXES_ARE: Final = (
+    "Upwards: GPU allocated, across: GPU demand that has arrived, both in % of the cluster. "
+    "Dotted: all that arrives is placed."
+)
 STYLE: Final = f"""
 text {{ font-family: Inter, "Segoe UI", Roboto, "Helvetica Neue", Arial, "DejaVu Sans", sans-serif; fill: {INK} }}
 .title {{ font-size: 25px; font-weight: 700; letter-spacing: -0.3px }}
@@ -73,6 +79,30 @@ class Panel:
 
 
 @dataclass(frozen=True, slots=True)
+class Size:
+    """How big panels are, and how much is written in each."""
+
+    columns: int
+    plot_height: int
+    names_width: int  # to the right of each plot, for the names of its lines
+    wordy: bool  # axes are named in each panel, and lines in full
+
+    @property
+    def row_height(self) -> int:
+        """With what is above and below the plot, and a gap."""
+        return CAPTION + self.plot_height + AXIS + (18 if self.wordy else 0)
+
+    @property
+    def column_width(self) -> float:
+        """With what is left and right of the plot."""
+        return (WIDTH - 2 * MARGIN - GUTTER * (self.columns - 1)) / self.columns
+
+
+FEW: Final = Size(columns=2, plot_height=380, names_width=148, wordy=True)
+MANY: Final = Size(columns=3, plot_height=240, names_width=116, wordy=False)
+
+
+@dataclass(frozen=True, slots=True)
 class Frame:
     """Where a panel's plot lies, and how percentages become pixels in it."""
 
@@ -97,40 +127,42 @@ class Frame:
 
 def draw(panels: Sequence[Panel], title: str, lead: Sequence[str], source: str) -> str:
     """The whole chart as SVG text."""
-    columns = min(len(panels), 2) if len(panels) <= 4 else 3
-    tall = 380 if columns < 3 else 208
-    row_height = CAPTION + tall + AXIS + 18
-    column_width = (WIDTH - 2 * MARGIN - GUTTER * (columns - 1)) / columns
-    height = HEADER + row_height * math.ceil(len(panels) / columns) + FOOTER
+    size = FEW if len(panels) <= 4 else MANY
+    lines = [*lead] if size.wordy else [*lead, WHAT_AXES_ARE]
+    above = HEADER + LEAD * len(lines)
+    height = above + size.row_height * math.ceil(len(panels) / size.columns) + FOOTER
     lowest = _lowest(panels)
     parts = [
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {height}" width="{WIDTH}" height="{height}" '
-        f'role="img" aria-label="{escape(title, {chr(34): "&quot;"})}">',
+        f'role="img" aria-label={quoteattr(title)}>',
         f'<style>{STYLE}</style><rect width="{WIDTH}" height="{height}" fill="white"/>',
         _text(MARGIN, 52, title, "title"),
-        *(_text(MARGIN, 82 + 21 * line, words, "lead") for line, words in enumerate(lead)),
+        *(_text(MARGIN, 82 + LEAD * line, words, "lead") for line, words in enumerate(lines)),
     ]
     for index, panel in enumerate(panels):
-        row, column = divmod(index, columns)
-        left = MARGIN + 34 + column * (column_width + GUTTER)
-        top = HEADER + row * row_height + CAPTION
-        parts += _panel(panel, Frame(left, top, column_width - 34 - NAMES, tall, lowest), first=index == 0)
+        row, column = divmod(index, size.columns)
+        left = MARGIN + SCALE + column * (size.column_width + GUTTER)
+        top = above + row * size.row_height + CAPTION
+        width = size.column_width - SCALE - size.names_width
+        parts += _panel(panel, Frame(left, top, width, size.plot_height, lowest), size.wordy)
     parts += [_text(MARGIN, height - 22, source, "note"), "</svg>"]
     return "\n".join(parts) + "\n"
 
 
-def _panel(panel: Panel, frame: Frame, first: bool) -> Iterator[str]:
-    best = max(panel.series, key=lambda series: series.mean[-1]).policy
-    yield f'<g id="{escape(panel.name)}">'
-    yield _text(frame.left - 34, frame.top - 40, panel.name, "panel")
-    yield _text(frame.left - 34, frame.top - 21, panel.meaning, "note")
+def _panel(panel: Panel, frame: Frame, wordy: bool) -> Iterator[str]:
+    ranked = sorted(panel.series, key=lambda series: float(series.mean[-1]))
+    yield f"<g id={quoteattr(panel.name)}>"
+    yield _text(frame.left - SCALE, frame.top - 40, panel.name, "panel")
+    yield _text(frame.left - SCALE, frame.top - 21, panel.meaning, "note")
     yield from _axes(frame)
-    yield from _all_placed(frame, first)
-    for series in sorted(panel.series, key=lambda series: float(series.mean[-1])):
-        yield from _curve(series, frame, "line best" if series.policy == best else "line")
-    for series in panel.series:
+    yield from _all_placed(frame)
+    if wordy:
+        yield from _what_is_what(frame)
+    for series in ranked:
+        yield from _curve(series, frame, "line best" if series is ranked[-1] else "line")
+    for series in ranked:
         yield from _rings(series, frame)
-    yield from _names(panel.series, frame, best)
+    yield from _names(ranked[::-1], frame, NAMED if wordy else SHORT)
     yield "</g>"
 
 
@@ -138,27 +170,29 @@ def _axes(frame: Frame) -> Iterator[str]:
     right, bottom = frame.left + frame.width, frame.top + frame.height
     for percent in range(5 * math.ceil(frame.lowest / 5), 101, 5):
         y = frame.y(percent)
-        yield f'<line class="grid" x1="{frame.left}" x2="{right:.1f}" y1="{y:.1f}" y2="{y:.1f}"/>'
+        yield f'<line class="grid" x1="{frame.left:.1f}" x2="{right:.1f}" y1="{y:.1f}" y2="{y:.1f}"/>'
         yield _text(frame.left - 8, y + 4, f"{percent}", "tick", "end")
-    yield f'<line stroke="{SOFT}" x1="{frame.left}" x2="{right:.1f}" y1="{bottom:.1f}" y2="{bottom:.1f}"/>'
+    yield f'<line stroke="{SOFT}" x1="{frame.left:.1f}" x2="{right:.1f}" y1="{bottom:.1f}" y2="{bottom:.1f}"/>'
     for percent in range(DEMAND[0], DEMAND[1] + 1, 10):
         x = frame.x(percent)
         yield f'<line stroke="{SOFT}" x1="{x:.1f}" x2="{x:.1f}" y1="{bottom:.1f}" y2="{bottom + 5:.1f}"/>'
         yield _text(x, bottom + 19, f"{percent}", "tick", "middle")
+
+
+def _all_placed(frame: Frame) -> Iterator[str]:
+    """The line on which everything that arrives finds a place; it can't be crossed."""
+    start = max(DEMAND[0], frame.lowest)
+    yield (
+        f'<line stroke="{SOFT}" stroke-dasharray="2 4" x1="{frame.x(start):.1f}" y1="{frame.y(start):.1f}" '
+        f'x2="{frame.x(100):.1f}" y2="{frame.y(100):.1f}"/>'
+    )
+
+
+def _what_is_what(frame: Frame) -> Iterator[str]:
+    right, bottom = frame.left + frame.width, frame.top + frame.height
     yield _text(frame.left + 6, frame.top + 15, "GPU allocated, %", "tick")
     yield _text(right, bottom + 37, "GPU demand that has arrived, % of the cluster", "tick", "end")
-
-
-def _all_placed(frame: Frame, named: bool) -> Iterator[str]:
-    """The line on which everything that arrives finds a place; it can't be crossed."""
-    from_pct = max(DEMAND[0], frame.lowest)
-    start, end = (frame.x(from_pct), frame.y(from_pct)), (frame.x(100), frame.y(100))
-    yield (
-        f'<line stroke="{SOFT}" stroke-dasharray="2 4" '
-        f'x1="{start[0]:.1f}" y1="{start[1]:.1f}" x2="{end[0]:.1f}" y2="{end[1]:.1f}"/>'
-    )
-    if named:
-        yield _text(end[0] + 8, end[1] + 15, "dotted: all that arrives is placed", "tick")
+    yield _text(frame.x(100) + 8, frame.top + 15, "dotted: all that arrives is placed", "tick")
 
 
 def _curve(series: Series, frame: Frame, kind: str) -> Iterator[str]:
@@ -175,25 +209,24 @@ def _rings(series: Series, frame: Frame) -> Iterator[str]:
         yield f'<circle class="ring" stroke="{COLOURS[series.policy]}" cx="{x:.1f}" cy="{y:.1f}" r="3.4"/>'
 
 
-def _names(all_series: Sequence[Series], frame: Frame, best: str) -> Iterator[str]:
-    ordered = sorted(all_series, key=lambda series: -float(series.mean[-1]))
-    right, wanted = frame.left + frame.width, [frame.y(series.mean[-1]) for series in ordered]
-    for series, from_y, y in zip(ordered, wanted, spread(wanted, 16), strict=True):
+def _names(ranked: Sequence[Series], frame: Frame, names: Mapping[str, str]) -> Iterator[str]:
+    right, wanted = frame.left + frame.width, [frame.y(series.mean[-1]) for series in ranked]
+    for series, from_y, y in zip(ranked, wanted, spread(wanted, NAME_APART, frame.top), strict=True):
         colour = COLOURS[series.policy]
-        kind = "name best" if series.policy == best else "name"
         yield f'<path class="lead-line" stroke="{colour}" d="M{right + 5:.1f},{from_y:.1f} L{right + 17:.1f},{y:.1f}"/>'
-        words = f"{NAMED[series.policy]} {series.mean[-1]:.1f}"
-        yield _text(right + 20, y + 4.5, words, kind, colour=colour)
+        words = f"{names[series.policy]} {series.mean[-1]:.1f}"
+        yield _text(right + 20, y + 4.5, words, "name best" if series is ranked[0] else "name", colour=colour)
 
 
-def spread(wanted: Sequence[float], apart: float) -> list[float]:
-    """Positions at least `apart` from one another and, taken together, near those wanted, which come sorted."""
+def spread(wanted: Sequence[float], apart: float, least: float) -> list[float]:
+    """Positions at least `apart` from one another, none below `least`, near those wanted, which come sorted."""
     groups: list[list[float]] = []  # each is moved as one, to around the mean of what its members want
     for position in wanted:
         groups.append([position])
         while len(groups) > 1 and _end(groups[-2], apart) > _start(groups[-1], apart):
             groups[-2:] = [groups[-2] + groups[-1]]
-    return [_start(group, apart) + apart * (index + 0.5) for group in groups for index in range(len(group))]
+    placed = [_start(group, apart) + apart * (index + 0.5) for group in groups for index in range(len(group))]
+    return [max(position, least + apart * index) for index, position in enumerate(placed)]
 
 
 def _start(group: Sequence[float], apart: float) -> float:
