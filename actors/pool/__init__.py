@@ -2,6 +2,6 @@
 
 from .actor import PoolActor
 from .policy import PoolPlan, PoolPolicy, PoolSettings
-from .processes import WorkerProcesses
+from .processes import Launch, WorkerProcesses
 
-__all__ = ["PoolActor", "PoolPlan", "PoolPolicy", "PoolSettings", "WorkerProcesses"]
+__all__ = ["Launch", "PoolActor", "PoolPlan", "PoolPolicy", "PoolSettings", "WorkerProcesses"]

@@ -1,0 +1,93 @@
+"""What a control plane begins with: a workspace, the first admin token, and the token that replicas show each other."""
+
+from __future__ import annotations
+
+from typing import Final, Protocol
+
+import msgspec
+
+from ..actors.committing import Surroundings
+from ..model.ids import Chance
+from ..model.states import TokenKind
+from ..model.tokens import SECRET_BYTES, hash_of, hint_of, make_token
+from ..store import operations as ops
+from ..store.operations import rows_of
+
+DEFAULT_WORKSPACE: Final = "default"
+
+
+class Orders(Protocol):
+    """The tokens that the root chose: `admin_token` may be empty, then the first one is made here and printed once."""
+
+    @property
+    def replica_id(self) -> str: ...  # noqa: D102
+    @property
+    def replica_token(self) -> str: ...  # noqa: D102
+    @property
+    def admin_token(self) -> str: ...  # noqa: D102
+
+
+class FirstAdmin(msgspec.Struct, frozen=True, kw_only=True, tag="first_admin"):
+    """The line by which a brain tells its root the first admin token; it is shown once and stored nowhere."""
+
+    workspace: str
+    token: str
+
+
+async def ensure_accounts(around: Surroundings, orders: Orders, chance: Chance) -> None:
+    """Make what is missing. Doing it twice is doing it once."""
+    workspaces, tokens = await around.store.apply(ops.ListWorkspaces(), ops.ListTokens())
+    now_s = around.clock()
+    operations: list[ops.Operation] = []
+    workspace_id = _default_workspace(rows_of(workspaces, ops.WorkspaceRow), operations, chance, now_s)
+    known = rows_of(tokens, ops.TokenRow)
+    first = ""
+    admin = orders.admin_token
+    if not admin and not any(row.kind is TokenKind.CLUSTER_ADMIN and row.active for row in known):
+        admin = first = make_token(TokenKind.CLUSTER_ADMIN, chance.secret(SECRET_BYTES))
+    if admin:
+        _add_token(operations, known, admin, TokenKind.CLUSTER_ADMIN, workspace_id, "first admin", chance, now_s)
+    _add_token(
+        operations, known, orders.replica_token, TokenKind.REPLICA, "", f"replica {orders.replica_id}", chance, now_s
+    )
+    if operations:
+        await around.store.apply(*operations, epoch=around.epoch)
+    if first:
+        print(msgspec.json.encode(FirstAdmin(workspace=DEFAULT_WORKSPACE, token=first)).decode(), flush=True)
+
+
+def _default_workspace(
+    rows: tuple[ops.WorkspaceRow, ...], operations: list[ops.Operation], chance: Chance, now_s: float
+) -> str:
+    for row in rows:
+        if row.name == DEFAULT_WORKSPACE:
+            return row.workspace_id
+    workspace_id = chance.id("workspace")
+    operations.append(ops.CreateWorkspace(workspace_id=workspace_id, name=DEFAULT_WORKSPACE, now_s=now_s))
+    return workspace_id
+
+
+def _add_token(
+    operations: list[ops.Operation],
+    known: tuple[ops.TokenRow, ...],
+    value: str,
+    kind: TokenKind,
+    workspace_id: str,
+    name: str,
+    chance: Chance,
+    now_s: float,
+) -> None:
+    hashed = hash_of(value)
+    if any(row.hash == hashed for row in known):
+        return
+    row = ops.TokenRow(
+        token_id=chance.id("token"),
+        workspace_id=workspace_id,
+        kind=kind,
+        name=name,
+        hash=hashed,
+        hint=hint_of(value),
+        active=True,
+        created_at_s=now_s,
+    )
+    operations.append(ops.CreateToken(token=row))

@@ -1,0 +1,238 @@
+"""The brain: tasks, scheduler and pools of one replica, and the links to the gateways beside it."""
+
+from __future__ import annotations
+
+import os
+import socket
+import sys
+import time
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from typing import Final
+
+import msgspec
+import structlog
+import trio
+
+from ..actors.committing import Surroundings
+from ..actors.leader import Campaign, LeaderActor
+from ..actors.pool import Launch, PoolActor, PoolSettings, WorkerProcesses
+from ..actors.scheduler import SchedulerActor
+from ..actors.tasks import TasksActor
+from ..errors import BrokenByPeer, ClosedByUs
+from ..model.ids import Chance
+from ..model.states import TokenKind
+from ..model.tokens import SECRET_BYTES, make_token
+from ..store.face import Store
+from ..supervisor import ChildSpec, Intensity, Supervisor
+from ..wire.carriers import nng
+from ..wire.control import ChildStanding, Inspect, Inspected
+from ..wire.letter import answer
+from ..wire.link import Acceptor, Link, Received
+from ..wire.mailbox import Mailbox
+from ..wire.post import Post
+from .accounts import ensure_accounts
+from .logs import set_up_logs
+from .settings import Settings
+
+START_PATIENCE_S: Final = 60.0  # an embedded Postgres may have to recover first
+
+_log: Final = structlog.get_logger("levers9.brain")
+
+
+class BrainOrders(msgspec.Struct, frozen=True, kw_only=True):
+    """What the root tells its brain, as JSON in LEVERS9_BRAIN: never on a command line, for it holds secrets."""
+
+    settings: Settings
+    root_pid: int
+    worker_urls: tuple[str, ...]
+    worker_http_url: str
+    replica_id: str
+    replica_token: str
+    admin_token: str = ""
+    owns_workers: bool = False
+
+
+class Brain:
+    """One replica's brain. Everything from outside is given: the store, the clock, chance, and how workers start."""
+
+    def __init__(
+        self,
+        *,
+        orders: BrainOrders,
+        store: Store,
+        chance: Chance,
+        clock: Callable[[], float],
+        processes: dict[str, WorkerProcesses],
+    ) -> None:
+        self._orders = orders
+        self._store = store
+        self._chance = chance
+        self._clock = clock
+        self._processes = processes
+        self._pools = tuple(_pool_settings(orders.settings))
+        self.post = Post(chance=chance, clock=clock)
+        self._acceptor = Acceptor(chance=chance)
+        self._reign_tree: Supervisor | None = None
+        self._tree = Supervisor("brain", self._children(), post=self.post, chance=chance)
+
+    def _children(self) -> tuple[ChildSpec, ...]:
+        leader = LeaderActor(
+            campaign=Campaign(self._orders.replica_id, self._orders.settings.advertise_url),
+            store=self._store,
+            post=self.post,
+            clock=self._clock,
+            reign=self._reign,
+        )
+        return (
+            ChildSpec("inspector", self._inspect, address="supervisor"),
+            ChildSpec("links", self._serve_gateways, address=""),
+            ChildSpec("leader", leader.run),
+        )
+
+    async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
+        """Run until cancelled. Raises `SupervisorGaveUp` when children fail too often."""
+        await self._tree.run(task_status=task_status)
+
+    # The links
+
+    async def _serve_gateways(self, mailbox: Mailbox, *, task_status: trio.TaskStatus[None]) -> None:
+        async with trio.open_nursery() as nursery:
+            await nursery.start(self._acceptor.run)
+            for number in range(self._orders.settings.gateways):
+                url = gateway_ipc(Path(self._orders.settings.run_dir), number)
+                handler = partial(self._acceptor.serve, name=f"gateway-{number}", on_link=self.own_link)
+                await nursery.start(partial(nng.serve, url, handler))
+            task_status.started()
+
+    async def own_link(self, link: Link) -> None:
+        """Deliver what a link brings, until it is over; what was reached by it is reached no more."""
+        try:
+            while True:
+                event = await link.next_event()
+                if isinstance(event, Received):
+                    await self.post.receive(link, event.envelopes)
+        except (BrokenByPeer, ClosedByUs) as error:
+            _log.info("a gateway's link is over", link=link.name, why=str(error))
+        finally:
+            self.post.forget(link)
+
+    # The reign
+
+    async def _reign(self, epoch: int, task_status: trio.TaskStatus[None]) -> None:
+        """The actors that decide; the first that fails ends the reign, and the next one reads the truth."""
+        around = Surroundings(post=self.post, store=self._store, epoch=epoch, clock=self._clock)
+        await ensure_accounts(around, self._orders, self._chance)
+        children = [
+            ChildSpec("scheduler", self._scheduler(around).run),
+            ChildSpec("tasks", TasksActor(around, self._chance.id).run),
+        ]
+        for pool in self._pools:
+            actor = PoolActor(around, pool, self._processes[pool.name], self._chance.id, self.new_token)
+            children.append(ChildSpec(actor.address, actor.run))
+        self._reign_tree = Supervisor(
+            "reign",
+            children,
+            intensity=Intensity(restarts=0),
+            post=self.post,
+            chance=self._chance,
+        )
+        try:
+            await self._reign_tree.run(task_status=task_status)
+        finally:
+            self._reign_tree = None
+
+    def _scheduler(self, around: Surroundings) -> SchedulerActor:
+        names = tuple(pool.name for pool in self._pools)
+        keep = {pool.name: pool.min_workers for pool in self._pools}
+        return SchedulerActor(around, self._chance.id, self.new_token, names, keep)
+
+    def new_token(self, kind: TokenKind) -> str:
+        """The value of a new token."""
+        return make_token(kind, self._chance.secret(SECRET_BYTES))
+
+    # Inspection
+
+    async def _inspect(self, mailbox: Mailbox, *, task_status: trio.TaskStatus[None]) -> None:
+        task_status.started()
+        while True:
+            letter = await mailbox.take()
+            if isinstance(letter.message, Inspect):
+                await self.post.send(answer(letter, self.standing()))
+
+    def standing(self) -> Inspected:
+        """The live tree, and the dead letters."""
+        children: tuple[ChildStanding, ...] = self._tree.inspect()
+        if self._reign_tree is not None:
+            children += self._reign_tree.below("brain/leader/reign")
+        dead = self.post.dead_letters.statistics()
+        return Inspected(children=children, dead_letters=dead.total, latest_dead=self.post.dead_letters.latest(20))
+
+
+def gateway_ipc(run_dir: Path, number: int) -> str:
+    """Where the brain listens for a gateway process of its host."""
+    return f"ipc://{run_dir}/gateway-{number}.ipc"
+
+
+def _pool_settings(settings: Settings) -> list[PoolSettings]:
+    return [
+        PoolSettings(name=pool.name, worker=pool.capacity(), min_workers=pool.min_workers, max_workers=pool.max_workers)
+        for pool in settings.pools
+    ]
+
+
+def worker_launch(orders: BrainOrders, pool: PoolSettings) -> Launch:
+    """The command of a worker of this pool, without its identity; its token comes in the environment."""
+    state_dir = Path(orders.settings.state_dir)
+    argv = [sys.executable, "-m", "levers9.daemons.worker", "--http-url", orders.worker_http_url]
+    for url in orders.worker_urls:
+        argv += ["--url", url]
+    argv += ["--pool", pool.name, "--root-pid", str(orders.root_pid), "--state-dir", str(state_dir / "worker")]
+    argv += ["--cpu-milli", str(pool.worker.cpu_milli), "--memory-mib", str(pool.worker.memory_mib)]
+    if pool.worker.gpu_count:
+        argv += ["--gpu-type", pool.worker.gpu_type, "--gpu-count", str(pool.worker.gpu_count)]
+    env = {name: value for name, value in os.environ.items() if not name.startswith("LEVERS9_")}
+    return Launch(argv=tuple(argv), env=env, log_dir=state_dir / "logs")
+
+
+async def run_brain(orders: BrainOrders) -> None:
+    """A brain on a real store, until SIGTERM; its workers are stopped with it where it owns them."""
+    from ..store.postgres import open_postgres
+
+    chance = Chance()
+    processes = {
+        pool.name: WorkerProcesses(worker_launch(orders, pool), time.time) for pool in _pool_settings(orders.settings)
+    }
+    async with open_postgres(orders.settings.database_url, patience_s=START_PATIENCE_S) as store:
+        brain = Brain(orders=orders, store=store, chance=chance, clock=time.time, processes=processes)
+        try:
+            await brain.run()
+        finally:
+            if orders.owns_workers:
+                with trio.CancelScope(shield=True):
+                    for pool in processes.values():
+                        await pool.stop_all()
+
+
+def main() -> int:
+    """The entry of the brain's process."""
+    set_up_logs()
+    orders = msgspec.json.decode(os.environ.pop("LEVERS9_BRAIN"), type=BrainOrders)
+    structlog.contextvars.bind_contextvars(replica=orders.replica_id, host=socket.gethostname())
+    trio.run(_until_term, orders)
+    return 0
+
+
+async def _until_term(orders: BrainOrders) -> None:
+    import signal
+
+    with trio.open_signal_receiver(signal.SIGTERM) as signals:
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(run_brain, orders)
+            async for _ in signals:
+                nursery.cancel_scope.cancel(reason="SIGTERM")
+
+
+if __name__ == "__main__":
+    sys.exit(main())

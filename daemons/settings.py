@@ -1,0 +1,119 @@
+"""What a control plane is told: a TOML file, the environment over it, flags over both.
+
+A wrong key is refused with the file, the line and the nearest right key.
+"""
+
+from __future__ import annotations
+
+import difflib
+import os
+import re
+import tomllib
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Final, cast
+
+import msgspec
+
+from ..errors import ConfigError, Refused
+from ..model.figures import HTTP_PORT, METRICS_PORT, STREAM_PORT
+from ..model.resources import Capacity, cpu_milli, memory_mib
+
+Table = Mapping[str, object]
+
+
+class PoolTable(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """`[[pools]]`: workers of one size as child processes. `memory` is MiB, or a quantity such as "4Gi"."""
+
+    name: str
+    kind: str = "process"
+    min_workers: int = 0
+    max_workers: int = 1
+    cpu: float = 1.0
+    memory: int | str = 1024
+    gpu: str = ""
+    gpu_count: int = 0
+
+    def capacity(self) -> Capacity:
+        """The size of one worker."""
+        return Capacity(
+            cpu_milli=cpu_milli(self.cpu),
+            memory_mib=memory_mib(self.memory),
+            gpu_count=self.gpu_count,
+            gpu_type=self.gpu,
+        )
+
+
+class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A control plane. Without `database_url` and `redis_url` it runs servers of its own in `state_dir`.
+
+    `external_url` is where callers and workers find it from outside; `advertise_url` where other replicas dial its
+    streams. Port 0 takes any free one. `metrics_port` -1 is none.
+    """
+
+    state_dir: str = ""
+    run_dir: str = ""
+    database_url: str = ""
+    redis_url: str = ""
+    objects_url: str = ""
+    bind: str = "127.0.0.1"
+    stream_port: int = STREAM_PORT
+    http_port: int = HTTP_PORT
+    metrics_port: int = METRICS_PORT
+    external_url: str = ""
+    advertise_url: str = ""
+    cert: str = ""
+    key: str = ""
+    gateways: int = 1
+    pools: tuple[PoolTable, ...] = ()
+
+
+_ENVIRONMENT: Final = {f"LEVERS9_{name.upper()}": name for name in Settings.__struct_fields__ if name != "pools"}
+
+
+def load_settings(path: Path | None, environment: Mapping[str, str] = os.environ, **flags: object) -> Settings:
+    """The settings from a file (None: no file), the environment and flags. Raises `ConfigError`."""
+    table: dict[str, object] = dict(_read(path)) if path is not None else {}
+    for variable, name in _ENVIRONMENT.items():
+        if variable in environment:
+            table[name] = environment[variable]
+    table.update({name: value for name, value in flags.items() if value is not None})
+    try:
+        settings = msgspec.convert(table, Settings, strict=False)
+        for pool in settings.pools:
+            pool.capacity()
+    except (msgspec.ValidationError, Refused) as error:
+        raise ConfigError(f"{path or 'The settings'}: {error}") from error
+    return settings
+
+
+def _read(path: Path) -> Table:
+    try:
+        text = path.read_text()
+    except OSError as error:
+        raise ConfigError(f"{path} cannot be read: {error.strerror}. Name another file with --config.") from error
+    try:
+        table = tomllib.loads(text)
+    except tomllib.TOMLDecodeError as error:
+        raise ConfigError(f"{path} is not TOML: {error}.") from error
+    _check_keys(path, text, table, Settings.__struct_fields__)
+    pools = table.get("pools", [])
+    for pool in cast("list[Table]", pools) if isinstance(pools, list) else []:
+        _check_keys(path, text, pool, PoolTable.__struct_fields__)
+    return table
+
+
+def _check_keys(path: Path, text: str, table: Table, known: tuple[str, ...]) -> None:
+    for key in table:
+        if key not in known:
+            raise ConfigError(unknown_key(path, text, key, known))
+
+
+def unknown_key(path: Path, text: str, key: str, known: tuple[str, ...]) -> str:
+    """The sentence for a key that does not exist: the file, its line, the nearest key that does."""
+    form = re.compile(rf"^\s*\[*\s*[\"']?{re.escape(key)}[\"']?\s*[\]=]", re.MULTILINE)
+    match = form.search(text)
+    line = text.count("\n", 0, match.start() + len(match[0]) - len(match[0].lstrip())) + 1 if match else 1
+    near = difflib.get_close_matches(key, known, n=1, cutoff=0.4)
+    advice = f"Did you mean `{near[0]}`?" if near else f"Known keys: {', '.join(sorted(known))}."
+    return f"{path}, line {line}: there is no key `{key}`. {advice}"
