@@ -14,9 +14,8 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Awaitable, Callable, Mapping, Sequence
-from pathlib import Path
-from typing import IO, Final
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Final
 
 import msgspec
 import trio
@@ -36,7 +35,8 @@ _TIE: Final = (
     "parent, death, *argv = sys.argv[1:]\n"
     "ctypes.CDLL(None).prctl(1, int(death), 0, 0, 0)\n"
     "if os.getppid() != int(parent): sys.exit('the parent is gone')\n"
-    "os.execvp(argv[0], argv)\n"
+    "try: os.execvp(argv[0], argv)\n"
+    'except OSError as error: sys.exit(f"{argv[0]} can\'t be started: {error}")\n'
 )
 
 
@@ -50,148 +50,165 @@ class ReadyFd(msgspec.Struct, frozen=True):
     """Ready when it writes to the descriptor whose number is in `LEVERS9_READY_FD`."""
 
 
-class ReadyProbe(msgspec.Struct, frozen=True):
-    """Ready when `probe` says so; it is asked every `every_s` seconds."""
+class ReadyWhen(msgspec.Struct, frozen=True):
+    """Ready when the awaited function returns: one that asks the server until it answers, say."""
 
-    probe: Callable[[], Awaitable[bool]]
-    every_s: float = 0.05
+    returned: Callable[[], Awaitable[None]]
 
 
 class AtOnce(msgspec.Struct, frozen=True):
     """Ready when it runs."""
 
 
-Readiness = ReadyLine | ReadyFd | ReadyProbe | AtOnce
+Readiness = ReadyLine | ReadyFd | ReadyWhen | AtOnce
+
+
+class Program(msgspec.Struct, frozen=True, kw_only=True):
+    """What to run, when it is ready, and how it ends.
+
+    It gets `stop_signal`, and KILL after `stop_s`: the `shutdown_s` of its ChildSpec must be larger. `dies_with_us` is
+    the signal that the kernel sends it when this process is gone, None to outlive it (Linux only).
+    """
+
+    argv: tuple[str, ...]
+    env: Mapping[str, str] | None = None
+    cwd: str | None = None
+    ready: Readiness = AtOnce()
+    stop_signal: signal.Signals = signal.SIGTERM
+    stop_s: float = 10.0
+    dies_with_us: signal.Signals | None = signal.SIGKILL
 
 
 class ProcessChild:
     """The `start` of a child that is a process. It returns when the process exits with 0, else raises `ChildFailed`.
 
-    When it is cancelled the process gets `stop_signal`, and KILL after `stop_s`: its `shutdown_s` must be larger.
-    `dies_with_us` is the signal that the kernel sends when this process is gone, None to outlive it (Linux only).
-    `on_line` gets each line of its output, without the end of line.
+    `program` is what to run, or a function that prepares it anew for each life. `on_line` gets each line of its output,
+    without the end of line; by default it goes to the log.
     """
 
     def __init__(
-        self,
-        argv: Sequence[str],
-        *,
-        env: Mapping[str, str] | None = None,
-        cwd: Path | str | None = None,
-        user: int | None = None,
-        ready: Readiness = AtOnce(),  # noqa: B008  # frozen
-        on_line: Callable[[str], None] | None = None,
-        stop_signal: signal.Signals = signal.SIGTERM,
-        stop_s: float = 10.0,
-        dies_with_us: signal.Signals | None = signal.SIGKILL,
+        self, program: Program | Callable[[], Awaitable[Program]], *, on_line: Callable[[str], None] | None = None
     ) -> None:
         self.process_id = 0
-        self._argv = tuple(argv)
-        self._env = env
-        self._cwd = cwd
-        self._user = user
-        self._ready = ready
+        self._program = program
         self._on_line = on_line or self._log_line
-        self._stop_signal = stop_signal
-        self._stop_s = stop_s
-        self._dies_with_us = dies_with_us
 
     async def __call__(self, mailbox: Mailbox, *, task_status: trio.TaskStatus[None]) -> None:
         """Live one life: from fork to reaped."""
-        ready_end, their_end = os.pipe() if isinstance(self._ready, ReadyFd) else (-1, -1)
-        try:
-            process = self._spawn(their_end)
-        except OSError as error:
-            _close(ready_end)
-            raise ChildFailed(self._argv[0], f"it can't be started: {error}") from error
-        finally:
-            _close(their_end)
+        program = self._program if isinstance(self._program, Program) else await self._program()
+        process, ready_fd = _spawn(program)
         self.process_id = process.pid
         try:
-            await self._attend(process, ready_end, task_status)
+            await _Run(program, process, ready_fd, self._on_line).attend(task_status)
         finally:
-            with trio.CancelScope(shield=True):  # bounded by stop_s, then by KILL
-                await self._end(process)
             self.process_id = 0
         if process.returncode:
-            raise ChildFailed(self._argv[0], _exit_words(process.returncode))
+            raise ChildFailed(program.argv[0], _exit_words(process.returncode))
 
-    def _spawn(self, ready_fd: int) -> subprocess.Popen[bytes]:
-        env = dict(os.environ if self._env is None else self._env)
-        if ready_fd >= 0:
-            env[READY_FD] = str(ready_fd)
-        argv = self._argv
-        if self._dies_with_us is not None and sys.platform == "linux":
-            argv = (sys.executable, "-I", "-S", "-c", _TIE, str(os.getpid()), str(int(self._dies_with_us)), *argv)
-        return subprocess.Popen(
-            argv,
+    def _log_line(self, line: str) -> None:
+        _log.info("[%d] %s", self.process_id, line)
+
+
+class _Run:
+    """One life of a process, from after its fork until it is reaped."""
+
+    def __init__(
+        self, program: Program, process: subprocess.Popen[bytes], ready_fd: int, on_line: Callable[[str], None]
+    ) -> None:
+        self._program = program
+        self._process = process
+        self._ready_fd = ready_fd
+        self._on_line = on_line
+        self._said_ready = trio.Event()
+        self._output_ended = trio.Event()
+        self._reading = trio.CancelScope(shield=True)  # what it writes is read while it is being stopped, too
+
+    async def attend(self, task_status: trio.TaskStatus[None]) -> None:
+        """Until it has exited; when cancelled, end it."""
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(self._read_output)
+            try:
+                async with trio.open_nursery() as waiting:
+                    waiting.start_soon(self._say_when_ready, task_status)
+                    await _wait_for_exit(self._process)
+                    waiting.cancel_scope.cancel(reason="the process has exited")
+            finally:
+                with trio.CancelScope(shield=True):  # bounded: TERM has its budget, then comes KILL
+                    await self._end()
+                    with trio.move_on_after(_DRAIN_S):
+                        await self._output_ended.wait()
+                self._reading.cancel(reason="the process has ended")
+
+    async def _read_output(self) -> None:
+        assert self._process.stdout is not None
+        lines = _Lines()
+        with self._process.stdout as output, self._reading:
+            async with trio.lowlevel.FdStream(os.dup(output.fileno())) as stream:
+                while data := bytes(await stream.receive_some()):
+                    self._pass_on(lines.feed(data))
+        self._pass_on(lines.rest())
+        self._output_ended.set()
+
+    def _pass_on(self, lines: list[str]) -> None:
+        ready = self._program.ready
+        for line in lines:
+            if isinstance(ready, ReadyLine) and ready.text in line:
+                self._said_ready.set()
+            self._on_line(line)
+
+    async def _say_when_ready(self, task_status: trio.TaskStatus[None]) -> None:
+        ready = self._program.ready
+        if isinstance(ready, ReadyLine):
+            await self._said_ready.wait()
+        elif isinstance(ready, ReadyWhen):
+            await ready.returned()
+        elif isinstance(ready, ReadyFd):
+            async with trio.lowlevel.FdStream(self._ready_fd) as stream:
+                if not await stream.receive_some(1):
+                    return  # closed without a word: how it exits is what counts
+        task_status.started()
+
+    async def _end(self) -> None:
+        """Leave nothing of it: its stop signal, KILL after the budget, KILL to what is left of its group, reap."""
+        if not _has_exited(self._process):
+            self._process.send_signal(self._program.stop_signal)
+            with trio.move_on_after(self._program.stop_s):
+                await _wait_for_exit(self._process)
+        os.killpg(self._process.pid, signal.SIGKILL)  # it is not reaped, so that the id is still its own
+        await _wait_for_exit(self._process)
+        self._process.wait()
+
+
+def _spawn(program: Program) -> tuple[subprocess.Popen[bytes], int]:
+    """Fork and run; returns the process, and where it says that it is ready if that is a descriptor."""
+    env = dict(os.environ if program.env is None else program.env)
+    ready_end, their_end = os.pipe() if isinstance(program.ready, ReadyFd) else (-1, -1)
+    if their_end >= 0:
+        env[READY_FD] = str(their_end)
+    try:
+        process = subprocess.Popen(
+            _tied(program),
             env=env,
-            cwd=self._cwd,
-            user=self._user,
+            cwd=program.cwd,
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
-            pass_fds=(ready_fd,) if ready_fd >= 0 else (),
+            pass_fds=(their_end,) if their_end >= 0 else (),
             start_new_session=True,
         )
+    except OSError as error:
+        _close(ready_end)
+        raise ChildFailed(program.argv[0], f"it can't be started: {error}") from error
+    finally:
+        _close(their_end)
+    return process, ready_end
 
-    async def _attend(
-        self, process: subprocess.Popen[bytes], ready_end: int, task_status: trio.TaskStatus[None]
-    ) -> None:
-        assert process.stdout is not None
-        said_ready, output_ended = trio.Event(), trio.Event()
-        async with trio.open_nursery() as nursery:
-            nursery.start_soon(self._pass_lines_on, process.stdout, said_ready, output_ended)
-            nursery.start_soon(self._say_when_ready, ready_end, said_ready, task_status)
-            await _wait_for_exit(process)
-            with trio.move_on_after(_DRAIN_S):
-                await output_ended.wait()
-            nursery.cancel_scope.cancel(reason="the process has ended")
 
-    async def _pass_lines_on(self, output: IO[bytes], said_ready: trio.Event, ended: trio.Event) -> None:
-        text = self._ready.text if isinstance(self._ready, ReadyLine) else None
-        lines = _Lines()
-        async with trio.lowlevel.FdStream(os.dup(output.fileno())) as stream:
-            while True:
-                data = await stream.receive_some()
-                for line in lines.feed(bytes(data)):
-                    if text is not None and text in line:
-                        said_ready.set()
-                    self._on_line(line)
-                if not data:
-                    break
-        ended.set()
-
-    async def _say_when_ready(self, ready_end: int, said: trio.Event, task_status: trio.TaskStatus[None]) -> None:
-        ready = self._ready
-        if isinstance(ready, ReadyLine):
-            await said.wait()
-        elif isinstance(ready, ReadyFd):
-            async with trio.lowlevel.FdStream(ready_end) as stream:
-                if not await stream.receive_some(1):
-                    return  # closed without a word: its exit will be judged
-        elif isinstance(ready, ReadyProbe):
-            while not await ready.probe():  # noqa: ASYNC110  # another process has no event for us
-                await trio.sleep(ready.every_s)
-        task_status.started()
-
-    async def _end(self, process: subprocess.Popen[bytes]) -> None:
-        """Leave nothing of the process: TERM, KILL after the budget, KILL to what is left of its group, reap."""
-        if not _has_exited(process):
-            process.send_signal(self._stop_signal)
-            with trio.move_on_after(self._stop_s):
-                await _wait_for_exit(process)
-        try:
-            os.killpg(process.pid, signal.SIGKILL)  # not reaped yet, so that the id is still its own
-        except ProcessLookupError:
-            pass
-        await _wait_for_exit(process)
-        process.wait()
-        if process.stdout is not None:
-            process.stdout.close()
-
-    def _log_line(self, line: str) -> None:
-        _log.info("%s[%d] %s", Path(self._argv[0]).name, self.process_id, line)
+def _tied(program: Program) -> tuple[str, ...]:
+    """The command, so that it dies with us where that is wanted."""
+    if program.dies_with_us is None or sys.platform != "linux":
+        return program.argv
+    return (sys.executable, "-I", "-S", "-c", _TIE, str(os.getpid()), str(int(program.dies_with_us)), *program.argv)
 
 
 async def _wait_for_exit(process: subprocess.Popen[bytes]) -> None:
@@ -219,12 +236,16 @@ class _Lines:
         self._rest = b""
 
     def feed(self, data: bytes) -> list[str]:
-        """The lines that are complete with `data`; with no data, what is left."""
+        """The lines that are complete with `data`."""
         *lines, self._rest = (self._rest + data).split(b"\n")
-        if self._rest and (not data or len(self._rest) > _LINE_MAX_BYTES):
+        if len(self._rest) > _LINE_MAX_BYTES:
             lines.append(self._rest)
             self._rest = b""
-        return [line.decode(errors="replace").rstrip("\r") for line in lines]
+        return [line.decode(errors="replace") for line in lines]
+
+    def rest(self) -> list[str]:
+        """The last line, where no end of line came after it."""
+        return [self._rest.decode(errors="replace")] if self._rest else []
 
 
 def _exit_words(code: int) -> str:

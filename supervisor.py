@@ -12,14 +12,13 @@ import logging
 import math
 from collections import deque
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
-from typing import Final, Protocol
+from typing import Final
 
-import msgspec
 import trio
 
+from .child import Child, ChildSpec, Life
 from .child_process import ProcessChild
 from .errors import ChildFailed, SupervisorGaveUp
-from .model.figures import MAILBOX_SLOTS
 from .model.ids import Chance
 from .supervision import (
     HISTORY,
@@ -43,86 +42,6 @@ from .wire.post import Post
 __all__ = ["Backoff", "ChildSpec", "Intensity", "Lifetime", "Nested", "Strategy", "Supervisor", "subtree"]
 
 _log: Final = logging.getLogger("levers9.supervisor")
-
-
-class StartChild(Protocol):
-    """A child: calls `task_status.started()` when it is ready, and runs until it is cancelled or done."""
-
-    async def __call__(self, mailbox: Mailbox, *, task_status: trio.TaskStatus[None]) -> None:
-        """Live one life."""
-        ...
-
-
-class ChildSpec(msgspec.Struct, frozen=True):
-    """A child and how it is to be treated.
-
-    To stop it, it is asked first and given `finish_s` (0: it is not asked), then cancelled and given `shutdown_s`.
-    A child that is not ready within `start_within_s` counts as crashed. When a `significant` child ends for good, its
-    supervisor stops as well. `keep_mailbox` is for actors without a store: what waits is kept for their next life.
-    Its mailbox gets `address` in the post: its name if None, no address if empty.
-    """
-
-    name: str
-    start: StartChild
-    restart: Lifetime = Lifetime.PERMANENT
-    shutdown_s: float = 5.0
-    finish_s: float = 0.0
-    start_within_s: float = 60.0
-    backoff: Backoff = Backoff()
-    significant: bool = False
-    keep_mailbox: bool = False
-    address: str | None = None
-    mailbox_slots: int = MAILBOX_SLOTS
-
-
-class _Life:
-    """One life of a child, from its start to its end; it is also the `task_status` that the child is given."""
-
-    def __init__(self, child: _Child, clock: Callable[[], float]) -> None:
-        self.scope = trio.CancelScope()
-        self.settled = trio.Event()  # it is ready, or it ended before it was
-        self.ended = trio.Event()
-        self.ready_at_s: float | None = None
-        self.asked_to_end = ""  # why
-        self.late = False
-        self.failure: Exception | None = None
-        self.ending: Ending | None = None
-        self._child = child
-        self._clock = clock
-
-    def started(self, value: None = None) -> None:
-        """The child is ready."""
-        self.ready_at_s = self._clock()
-        self._child.state = "running"
-        self.settled.set()
-
-    def cancel(self, reason: str, *, late: bool = False) -> None:
-        """End it. `late`: because it is not ready in time, which is a failure."""
-        self.asked_to_end = self.asked_to_end or reason
-        self.late = self.late or late
-        self.scope.cancel(reason=reason)
-
-    def conclude(self) -> Ending:
-        """How it ended; called once, when it has."""
-        now = self._clock()
-        lived_s = 0.0 if self.ready_at_s is None else now - self.ready_at_s
-        crashed = self.failure is not None or self.late
-        why = _words(self.failure) if self.failure is not None else self.asked_to_end or "it returned"
-        self.ending = Ending(self._child.spec.name, now, why, crashed, lived_s)
-        return self.ending
-
-
-class _Child:
-    """A child over all its lives."""
-
-    def __init__(self, spec: ChildSpec, clock: Callable[[], float]) -> None:
-        self.spec = spec
-        self.mailbox = Mailbox(spec.name, spec.mailbox_slots, clock=clock)
-        self.life: _Life | None = None
-        self.coming_back = trio.CancelScope()
-        self.lives = 0
-        self.state = "waiting"
-        self.last_failure = ""
 
 
 class Supervisor:
@@ -154,15 +73,16 @@ class Supervisor:
         self._post = post
         self._chance = chance or Chance()
         self._clock = clock
-        self._children: dict[str, _Child] = {}
+        self._children: dict[str, Child] = {}
         self._watchers: dict[str, list[Mailbox]] = {}
         self._history: deque[Ending] = deque(maxlen=HISTORY)
-        self._ended: deque[tuple[_Child, _Life]] = deque()
+        self._ended: deque[tuple[Child, Life]] = deque()
         self._news = trio.Event()
         self._working = trio.CancelScope()
         self._group_lock = trio.Lock()
         self._nursery: trio.Nursery | None = None
         self._gave_up: SupervisorGaveUp | None = None
+        self._state = "starting"
 
     # --- Life of the supervisor --------------------------------------------------------------------------------
 
@@ -194,11 +114,13 @@ class Supervisor:
             try:
                 with self._working:
                     await self._start_all()
+                    self._state = "running"
                     task_status.started()
                     await self._watch_over()
             finally:
                 with trio.CancelScope(shield=True):  # each child has a deadline of its own
                     await self._stop_all()
+                self._state = "gave up" if self._gave_up is not None else "stopped"
 
     async def _start_all(self) -> None:
         found = tuple(await self._rebuild()) if self._rebuild is not None else ()
@@ -206,32 +128,32 @@ class Supervisor:
         for child in children:
             await self._bring_up(child)
 
-    def _add(self, spec: ChildSpec) -> _Child:
+    def _add(self, spec: ChildSpec) -> Child:
         assert spec.name not in self._children, f"{self.name} has a child {spec.name} already"
-        child = self._children[spec.name] = _Child(spec, self._clock)
-        if self._post is not None and _address(spec):
-            self._post.register(_address(spec), child.mailbox)
+        child = self._children[spec.name] = Child(spec, self._clock)
+        if self._post is not None and spec.post_address:
+            self._post.register(spec.post_address, child.mailbox)
         return child
 
-    def _remove(self, child: _Child) -> None:
+    def _remove(self, child: Child) -> None:
         del self._children[child.spec.name]
         self._watchers.pop(child.spec.name, None)
         self._retire(child)
 
-    def _retire(self, child: _Child) -> None:
+    def _retire(self, child: Child) -> None:
         child.state = "stopped"
         left = child.mailbox.close(f"{child.spec.name} has stopped")
         if self._post is not None:
-            self._post.unregister(_address(child.spec), child.mailbox)
+            self._post.unregister(child.spec.post_address, child.mailbox)
             for letter in left:
                 self._post.bounce(letter, Cause.DISCARDED)
 
     # --- One life of a child -----------------------------------------------------------------------------------
 
-    async def _start(self, child: _Child) -> Ending | None:
+    async def _start(self, child: Child) -> Ending | None:
         """Begin a life and wait until it is ready: None; or until it has ended without having been."""
         assert self._nursery is not None, f"{self.name} does not run"
-        life = child.life = _Life(child, self._clock)
+        life = child.life = Life(child, self._clock)
         child.lives += 1
         child.state = "starting"
         self._nursery.start_soon(self._live, child, life, name=f"{self.name}/{child.spec.name}")
@@ -246,7 +168,7 @@ class Supervisor:
             await life.settled.wait()
         return None if life.ready_at_s is not None else life.ending
 
-    async def _live(self, child: _Child, life: _Life) -> None:
+    async def _live(self, child: Child, life: Life) -> None:
         try:
             with life.scope:
                 await child.spec.start(child.mailbox, task_status=life)
@@ -255,7 +177,7 @@ class Supervisor:
         finally:
             self._conclude(child, life)
 
-    def _conclude(self, child: _Child, life: _Life) -> None:
+    def _conclude(self, child: Child, life: Life) -> None:
         ending = life.conclude()
         child.state = "stopped"
         if ending.crashed:
@@ -270,10 +192,12 @@ class Supervisor:
         life.settled.set()
         life.ended.set()
 
-    def _take_letters_back(self, child: _Child, life: _Life, ending: Ending) -> None:
+    def _take_letters_back(self, child: Child, life: Life, ending: Ending) -> None:
         if not ending.crashed and not life.scope.cancelled_caught:
             child.mailbox.finished()
-        in_hand, discarded = child.mailbox.end_life(ending.why, crashed=ending.crashed, keep=child.spec.keep_mailbox)
+        in_hand, discarded = child.mailbox.end_life(
+            ending.why, suspicious=life.suspicious, keep=child.spec.keep_mailbox
+        )
         if self._post is None:
             return
         for letter in in_hand:
@@ -292,7 +216,7 @@ class Supervisor:
             self._news = trio.Event()
             await self._news.wait()
 
-    async def _react(self, child: _Child, ending: Ending) -> None:
+    async def _react(self, child: Child, ending: Ending) -> None:
         verdict = self._judge(child, ending)
         if not isinstance(verdict, Restart):
             self._let_go(child)
@@ -304,7 +228,7 @@ class Supervisor:
             async with self._group_lock:
                 await self._restart_group(child, verdict.after_s)
 
-    def _judge(self, child: _Child, ending: Ending) -> Restart | Stop | GiveUp:
+    def _judge(self, child: Child, ending: Ending) -> Restart | Stop | GiveUp:
         self._history.append(ending)
         terms = Terms(child.spec.restart, child.spec.backoff, self._intensity)
         verdict = judge(self._clock(), tuple(self._history), terms, self._chance.uniform(0.0, 1.0))
@@ -315,19 +239,19 @@ class Supervisor:
             child.state = "waiting"
         return verdict
 
-    def _let_go(self, child: _Child) -> None:
+    def _let_go(self, child: Child) -> None:
         """Its time is over. A temporary child is forgotten; a transient one stands in the tree as stopped."""
         if child.spec.restart is Lifetime.TEMPORARY:
             self._remove(child)
         if child.spec.significant:
             self.stop(f"{child.spec.name} has ended")
 
-    async def _come_back(self, child: _Child, after_s: float) -> None:
+    async def _come_back(self, child: Child, after_s: float) -> None:
         with child.coming_back:
             await trio.sleep(after_s)
             await self._bring_up(child)
 
-    async def _bring_up(self, child: _Child) -> None:
+    async def _bring_up(self, child: Child) -> None:
         """Start a child until it is ready, or is not to be started again."""
         while (ending := await self._start(child)) is not None:
             verdict = self._judge(child, ending)
@@ -336,7 +260,7 @@ class Supervisor:
                 return
             await trio.sleep(verdict.after_s)
 
-    async def _restart_group(self, crashed: _Child, after_s: float) -> None:
+    async def _restart_group(self, crashed: Child, after_s: float) -> None:
         everyone = list(self._children.values())
         first = 0 if self._strategy is Strategy.ONE_FOR_ALL else everyone.index(crashed)
         group = everyone[first:]
@@ -363,7 +287,7 @@ class Supervisor:
         for child in children:
             self._retire(child)
 
-    async def _end(self, child: _Child, reason: str) -> None:
+    async def _end(self, child: Child, reason: str) -> None:
         """End the life of a child: ask where it wants to be asked, cancel, and wait; each within its budget."""
         child.coming_back.cancel(reason=reason)
         life = child.life
@@ -436,8 +360,8 @@ class Supervisor:
 
     def inspect(self) -> tuple[ChildStanding, ...]:
         """The live tree below this supervisor, itself first, depth first."""
-        state = "gave up" if self._gave_up else "running" if self._nursery else "waiting"
-        return (ChildStanding(path=self.name, kind="supervisor", state=state, restarts=0), *self.below(self.name))
+        own = ChildStanding(path=self.name, kind="supervisor", state=self._state, restarts=0)
+        return (own, *self.below(self.name))
 
     def below(self, path: str) -> tuple[ChildStanding, ...]:
         """The live tree of the children, depth first, for a supervisor that stands at `path`."""
@@ -468,18 +392,7 @@ def subtree(name: str, build: Callable[[], Supervisor], restart: Lifetime = Life
     return ChildSpec(name, Nested(build), restart, shutdown_s=math.inf, start_within_s=math.inf, address="")
 
 
-def _address(spec: ChildSpec) -> str:
-    return spec.name if spec.address is None else spec.address
-
-
-def _words(error: Exception) -> str:
-    """An exception in one line; of a group, what is in it."""
-    if isinstance(error, ExceptionGroup):
-        return "; ".join(_words(each) for each in error.exceptions)
-    return f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
-
-
-def _standing(path: str, child: _Child) -> ChildStanding:
+def _standing(path: str, child: Child) -> ChildStanding:
     start, numbers = child.spec.start, child.mailbox.statistics()
     is_process = isinstance(start, ProcessChild)
     return ChildStanding(

@@ -86,6 +86,7 @@ async def decide_commit_send(
         for letter in letters:
             mailbox.handling(letter)
             policy.handle(letter, around.clock())
+        mailbox.handling(None)
         if trio.current_time() >= next_tick_s:
             policy.tick(around.clock())
             next_tick_s = trio.current_time() + TICK_S

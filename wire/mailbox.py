@@ -213,20 +213,20 @@ class Mailbox:
 
         Raises `MailboxOverflowed` when other actors have said more than it holds, and `Busy` for a second taker.
         """
+        self._done_with_hand()
         self._until_checkpoint -= 1
         if self._until_checkpoint:
             await trio.lowlevel.checkpoint_if_cancelled()
         else:
             self._until_checkpoint = _TAKES_A_CHECKPOINT
             await trio.lowlevel.checkpoint()
-        self._done_with_hand()
         await self._wait_for_letter()
         return self._hand_out(1)[0]
 
     async def take_batch(self, limit: int = MAILBOX_SLOTS) -> tuple[Letter, ...]:
         """All letters that are ready, at most `limit`, control first; waits until there is one. Raises like `take`."""
-        await trio.lowlevel.checkpoint()
         self._done_with_hand()
+        await trio.lowlevel.checkpoint()
         await self._wait_for_letter()
         return self._hand_out(limit)
 
@@ -240,8 +240,8 @@ class Mailbox:
         self._in_hand = before + more
         return more
 
-    def handling(self, letter: Letter) -> None:
-        """Of the letters in hand, this one is worked on now: if the actor crashes, it is the suspect."""
+    def handling(self, letter: Letter | None) -> None:
+        """Of the letters in hand, this one is worked on now: if the actor crashes, it is the suspect. None: all are."""
         self._quarantine.suspect = letter
 
     async def _wait_for_letter(self) -> None:
@@ -289,16 +289,16 @@ class Mailbox:
         """The owner returned by itself: what it had in hand is handled."""
         self._done_with_hand()
 
-    def end_life(self, why: str, *, crashed: bool, keep: bool) -> tuple[tuple[Letter, ...], tuple[Letter, ...]]:
+    def end_life(self, why: str, *, suspicious: bool, keep: bool) -> tuple[tuple[Letter, ...], tuple[Letter, ...]]:
         """The owner's life ended: returns the letters it had in hand, and those that are discarded (none with `keep`).
 
-        After a crash the suspect among those in hand is counted; a key that crashed its handler three times is
-        quarantined. With several letters in hand nobody knows which one it was, so that for a while they are handed out
-        one at a time. Control letters stay for the next life, but for `StopAsked`.
+        `suspicious`: it crashed, and a letter may be the cause. The suspect among those in hand is counted; a key that
+        crashed its handler three times is quarantined. With several letters in hand nobody knows which one it was, so
+        that for a while they are handed out one at a time. Control letters stay, but for `StopAsked`.
         """
         in_hand = self._in_hand
         self._failed += len(in_hand)
-        if crashed:
+        if suspicious:
             self._quarantine.count(in_hand, why)
             self._singly = self.slots
         self._in_hand = ()

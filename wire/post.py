@@ -30,7 +30,22 @@ from .quarantine import QUARANTINED
 
 ROUTES_MAX: Final = 65_536  # learned addresses; beyond, the one that was silent longest is forgotten
 LATE_REMEMBERED: Final = 1_000  # asks that nobody waits for any more, so that a late answer is told from a stray one
-UNDELIVERABLE: Final = "undeliverable"
+_CODES: Final = {  # those of errors.py where there is one: whoever knows these tries again
+    Cause.UNDELIVERABLE: BrokenByPeer.code,
+    Cause.LATE: DeadlinePassed.code,
+    Cause.REJECTED: WouldBlock.code,
+    Cause.OVERFLOWED: WouldBlock.code,
+    Cause.QUARANTINED: QUARANTINED,
+    Cause.CRASHED: "crashed",
+    Cause.DISCARDED: "crashed",
+    Cause.BROKEN: BrokenByPeer.code,
+}
+_CAUSES: Final = (
+    (MailboxOverflowed, Cause.OVERFLOWED),
+    (WouldBlock, Cause.REJECTED),
+    (BrokenByPeer, Cause.BROKEN),
+    (ClosedByUs, Cause.BROKEN),
+)
 
 
 class Outgoing(Protocol):
@@ -127,8 +142,10 @@ class Post:
             return
         try:
             link.send_nowait(seal(letter, self._chance))
-        except (BrokenByPeer, ClosedByUs) as error:
-            self.bounce(letter, Cause.BROKEN, str(error))
+        except WouldBlock:
+            raise
+        except LeversError as error:
+            self._bounce_for(letter, error)
 
     async def reply(self, letter: Letter, message: Message) -> None:
         """Answer a letter."""
@@ -234,21 +251,17 @@ class Post:
     # --- What can't be delivered -------------------------------------------------------------------------------
 
     def bounce(self, letter: Letter, cause: Cause, why: str = "") -> None:
-        """A letter to the dead letters; whoever waits for its answer gets a `RequestRefused` at once."""
-        self._bounce(
-            letter, cause, Failure(cause.name.lower(), f"{type(letter.message).__name__} failed.", why or cause.value)
-        )
+        """A letter to the dead letters; whoever waits for its answer gets a `RequestRefused` at once, to try again."""
+        what = f"{type(letter.message).__name__} was not carried out."
+        self._bounce(letter, cause, Failure(_CODES[cause], what, why or cause.value, "Send it again."))
 
     def _bounce_for(self, letter: Letter, error: LeversError) -> None:
         if isinstance(error, Refused):
-            failure = Failure(error.code, error.what, error.why, error.fix)
-            self._bounce(letter, Cause.QUARANTINED if error.code == QUARANTINED else Cause.REJECTED, failure)
-        elif isinstance(error, MailboxOverflowed):
-            self.bounce(letter, Cause.OVERFLOWED, str(error))
-        elif isinstance(error, WouldBlock):
-            self.bounce(letter, Cause.REJECTED, str(error))
-        else:
-            self.bounce(letter, Cause.DISCARDED, str(error))
+            cause = Cause.QUARANTINED if error.code == QUARANTINED else Cause.REJECTED
+            self._bounce(letter, cause, Failure(error.code, error.what, error.why, error.fix))
+            return
+        cause = next((cause for kind, cause in _CAUSES if isinstance(error, kind)), Cause.UNDELIVERABLE)
+        self.bounce(letter, cause, str(error))
 
     def _bounce(self, letter: Letter, cause: Cause, failure: Failure) -> None:
         self.dead_letters.add(letter, cause, failure.why)
@@ -269,9 +282,15 @@ class Post:
     async def _send_by(self, link: Outgoing, letters: list[Letter]) -> None:
         try:
             await link.send(*(seal(letter, self._chance) for letter in letters))
-        except (BrokenByPeer, ClosedByUs) as error:
+        except Refused as error:  # one of them is too large, and none was sent
+            if len(letters) == 1:
+                self._bounce_for(letters[0], error)
+                return
             for letter in letters:
-                self.bounce(letter, Cause.BROKEN, str(error))
+                await self._send_by(link, [letter])
+        except LeversError as error:
+            for letter in letters:
+                self._bounce_for(letter, error)
 
     def _with_id(self, letter: Letter, kind: str, deadline_s: float) -> Letter:
         return Letter(
