@@ -35,6 +35,7 @@ from ..wire.post import Post
 from .accounts import ensure_accounts
 from .logs import set_up_logs
 from .settings import Settings
+from .signals import cancel_on_signal
 
 START_PATIENCE_S: Final = 60.0  # an embedded Postgres may have to recover first
 
@@ -220,18 +221,15 @@ def main() -> int:
     set_up_logs()
     orders = msgspec.json.decode(os.environ.pop("LEVERS9_BRAIN"), type=BrainOrders)
     structlog.contextvars.bind_contextvars(replica=orders.replica_id, host=socket.gethostname())
-    trio.run(_until_term, orders)
+    trio.run(_until_signal, orders)
     return 0
 
 
-async def _until_term(orders: BrainOrders) -> None:
-    import signal
-
-    with trio.open_signal_receiver(signal.SIGTERM) as signals:
-        async with trio.open_nursery() as nursery:
-            nursery.start_soon(run_brain, orders)
-            async for _ in signals:
-                nursery.cancel_scope.cancel(reason="SIGTERM")
+async def _until_signal(orders: BrainOrders) -> None:
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(cancel_on_signal, nursery.cancel_scope)
+        await run_brain(orders)
+        nursery.cancel_scope.cancel(reason="the brain has ended")
 
 
 if __name__ == "__main__":

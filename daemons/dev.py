@@ -1,0 +1,196 @@
+"""levers9 on a laptop: everything under one root, no configuration, nothing left running.
+
+`main` is what `levers9 dev` calls. With `--run FILE -- ARGS` it runs that program against itself and stops.
+"""
+
+from __future__ import annotations
+
+import argparse
+import fcntl
+import json
+import os
+import secrets
+import sys
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import Final
+
+import trio
+
+from ..errors import LeversError, Refused
+from ..model.states import TokenKind
+from ..model.tokens import SECRET_BYTES, make_token
+from .root import Ready, Root, check_writable, default_run_dir
+from .settings import PoolTable, Settings
+from .signals import cancel_on_signal
+
+_RESERVED_MIB: Final = 1024  # left to the laptop, the control plane and the servers
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run until Ctrl-C, or until the program of `--run` has ended; returns its exit code."""
+    arguments = _parser().parse_args(argv)
+    try:
+        state_dir = Path(arguments.state_dir or Path.home() / ".levers9" / "dev").absolute()
+        check_writable(state_dir)
+        with _alone(state_dir):
+            return trio.run(_run, arguments, state_dir)
+    except LeversError as error:
+        print(f"levers9 dev: {error}", file=sys.stderr)
+        return 1
+    except KeyboardInterrupt:
+        return 130
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="levers9 dev", description="levers9 on this machine, until Ctrl-C.")
+    parser.add_argument("--state-dir", default="", help="where it keeps its state (default: ~/.levers9/dev)")
+    parser.add_argument("--stream-port", type=int, default=None, help="default 1993; 0 takes a free one")
+    parser.add_argument("--http-port", type=int, default=None, help="default 1994; 0 takes a free one")
+    parser.add_argument("--metrics-port", type=int, default=-1, help="default: none")
+    parser.add_argument("--gateways", type=int, default=1)
+    parser.add_argument("--workers", type=int, default=1, help="workers; the machine is shared out between them")
+    parser.add_argument("--run", default="", metavar="FILE", help="run this Python program, then stop")
+    parser.add_argument("--logs", action="store_true", help="show the logs of the control plane")
+    parser.add_argument("arguments", nargs="*", help="for the program of --run, behind --")
+    return parser
+
+
+async def _run(arguments: argparse.Namespace, state_dir: Path) -> int:
+    token = _token(state_dir)
+    settings = _settings(arguments, state_dir)
+    root = Root(settings, admin_token=token, owns_workers=True, on_line=_log_to(state_dir, arguments.logs))
+    code = 130
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(cancel_on_signal, nursery.cancel_scope)
+        async with root.running() as ready:
+            with _connection_file(ready, token):
+                if arguments.run:
+                    code = await _run_program(arguments, ready, token)
+                else:
+                    _greet(ready)
+                    await trio.sleep_forever()
+        nursery.cancel_scope.cancel()
+    return code
+
+
+async def _run_program(arguments: argparse.Namespace, ready: Ready, token: str) -> int:
+    host, _, port = ready.stream_url.partition("://")[2].rpartition(":")
+    env = {
+        **os.environ,
+        "LEVERS9_TOKEN": token,
+        "LEVERS9_CONTROLPLANE_HOST": host,
+        "LEVERS9_CONTROLPLANE_PORT": port,
+        "LEVERS9_HTTP_URL": ready.http_url,
+    }
+    argv = [sys.executable, arguments.run, *arguments.arguments]
+    done = await trio.run_process(argv, env=env, check=False)
+    return done.returncode
+
+
+def _greet(ready: Ready) -> None:
+    print(f"levers9 runs: streams on {ready.stream_url}, HTTP on {ready.http_url}.")
+    print("Programs of this user find it by themselves. Ctrl-C stops it.", flush=True)
+
+
+def _settings(arguments: argparse.Namespace, state_dir: Path) -> Settings:
+    cores = len(os.sched_getaffinity(0))
+    memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") // 2**20 - _RESERVED_MIB
+    workers = max(1, arguments.workers)
+    pool = PoolTable(
+        name="local",
+        min_workers=workers,
+        max_workers=workers,
+        cpu=cores / workers,
+        memory=max(256, memory // workers),
+    )
+    defaults = Settings()
+    return Settings(
+        state_dir=str(state_dir),
+        run_dir=str(default_run_dir(state_dir)),
+        stream_port=defaults.stream_port if arguments.stream_port is None else arguments.stream_port,
+        http_port=defaults.http_port if arguments.http_port is None else arguments.http_port,
+        metrics_port=arguments.metrics_port,
+        gateways=arguments.gateways,
+        pools=(pool,),
+    )
+
+
+def _token(state_dir: Path) -> str:
+    path = state_dir / "token"
+    with suppress(FileNotFoundError):
+        return path.read_text().strip()
+    token = make_token(TokenKind.CLUSTER_ADMIN, secrets.token_bytes(SECRET_BYTES))
+    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+    with os.fdopen(descriptor, "w") as file:
+        file.write(token)
+    return token
+
+
+class _alone:  # reads as a word: `with _alone(folder)`
+    """One `levers9 dev` for a state directory."""
+
+    def __init__(self, state_dir: Path) -> None:
+        self._path = state_dir / "lock"
+
+    def __enter__(self) -> None:
+        self._file = self._path.open("a+")
+        try:
+            fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError as error:
+            self._file.seek(0)
+            holder = self._file.read().strip()
+            raise Refused(
+                f"levers9 dev already runs on this state (process {holder}).",
+                fix="Use that one, stop it, or give this one its own --state-dir.",
+            ) from error
+        self._file.truncate(0)
+        self._file.write(str(os.getpid()))
+        self._file.flush()
+
+    def __exit__(self, *_: object) -> None:
+        self._file.truncate(0)
+        self._file.close()
+
+
+class _connection_file:
+    """While it runs, programs of this user find it here."""
+
+    def __init__(self, ready: Ready, token: str) -> None:
+        from ..sdk.config import dev_connection_path
+
+        self._path = dev_connection_path()
+        self._text = json.dumps(
+            {"stream_url": ready.stream_url, "http_url": ready.http_url, "token": token, "pid": os.getpid()}
+        )
+
+    def __enter__(self) -> None:
+        self._path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        fresh = self._path.with_name(f".{os.getpid()}.json")
+        descriptor = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+        with os.fdopen(descriptor, "w") as file:
+            file.write(self._text)
+        fresh.replace(self._path)
+
+    def __exit__(self, *_: object) -> None:
+        with suppress(OSError):
+            if self._path.read_text() == self._text:
+                self._path.unlink()
+
+
+def _log_to(state_dir: Path, show: bool) -> Callable[[str, str], None]:
+    log_dir = state_dir / "logs"
+    log_dir.mkdir(parents=True, exist_ok=True)
+    file = (log_dir / "controlplane.log").open("a", buffering=1)
+
+    def write(name: str, line: str) -> None:
+        file.write(f"{name}: {line}\n")
+        if show:
+            print(f"{name}: {line}", file=sys.stderr, flush=True)
+
+    return write
+
+
+if __name__ == "__main__":
+    sys.exit(main())

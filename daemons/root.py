@@ -1,0 +1,220 @@
+"""The root of a control plane's processes: it starts them, restarts what dies, and stops them in order.
+
+It holds no state and does no work, so that nothing else is a reason for it to die. Brain and gateways die with it;
+workers outlive a brain, and end once the root is gone.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import os
+import secrets
+import signal
+import sys
+from collections.abc import AsyncIterator, Callable, Mapping
+from pathlib import Path
+from typing import Final
+
+import msgspec
+import trio
+
+from ..child_process import AtOnce, ProcessChild, Program, ReadyLine
+from ..errors import Refused
+from ..model.ids import Chance
+from ..model.states import TokenKind
+from ..model.tokens import SECRET_BYTES, make_token
+from ..store.embedded import ServerProcess, prepare_postgres, prepare_valkey
+from ..supervisor import ChildSpec, Intensity, Supervisor
+from .brain import BrainOrders, gateway_ipc
+from .ports import claim_port
+from .settings import Settings
+
+STOP_S: Final = 20.0
+READY_WITHIN_S: Final = 120.0
+
+
+class Ready(msgspec.Struct, frozen=True, kw_only=True):
+    """What a root says once its gateways answer."""
+
+    stream_url: str
+    http_url: str
+
+
+class Root:
+    """The processes of one replica. `on_line` gets each line of a child; `show_token` the first admin token."""
+
+    def __init__(
+        self,
+        settings: Settings,
+        *,
+        admin_token: str = "",
+        owns_workers: bool = False,
+        show_token: Callable[[str], None] = lambda token: None,
+        on_line: Callable[[str, str], None] = lambda name, line: None,
+    ) -> None:
+        self.settings = settings
+        self._admin_token = admin_token
+        self._owns_workers = owns_workers
+        self._show_token = show_token
+        self._on_line = on_line
+        self._replica_token = make_token(TokenKind.REPLICA, secrets.token_bytes(SECRET_BYTES))
+        self._replica_id = Chance().id("replica")
+
+    @contextlib.asynccontextmanager
+    async def running(self) -> AsyncIterator[Ready]:
+        """Start everything, yield once the gateways answer, and stop everything in order."""
+        async with trio.open_nursery() as nursery:
+            ready = await self._prepare()
+            tree = Supervisor("root", self._children(), intensity=Intensity(restarts=100, within_s=60.0))
+            await nursery.start(tree.run)
+            try:
+                yield ready
+            finally:
+                tree.stop("the root stops")
+
+    async def _prepare(self) -> Ready:
+        """Claim the ports, prepare the embedded servers, and settle every address before anything starts."""
+        settings = self.settings
+        await trio.to_thread.run_sync(_make_folders, settings.state_dir, settings.run_dir)
+        stream_port = claim_port(settings.bind, settings.stream_port, "streams")
+        http_port = claim_port(settings.bind, settings.http_port, "HTTP")
+        host = "127.0.0.1" if settings.bind in ("0.0.0.0", "::", "127.0.0.1") else settings.bind
+        letter = "s" if settings.cert else ""
+        self._servers: tuple[ServerProcess, ...] = ()
+        database_url, redis_url = settings.database_url, settings.redis_url
+        if not database_url:
+            postgres = await trio.to_thread.run_sync(_prepare_postgres, settings.state_dir, settings.run_dir)
+            self._servers += (postgres,)
+            database_url = postgres.url
+        if not redis_url:
+            valkey = prepare_valkey(Path(settings.run_dir))
+            self._servers += (valkey,)
+            redis_url = valkey.url
+        stream_url = f"ws{letter}://{host}:{stream_port}"
+        http_url = f"http{letter}://{host}:{http_port}"
+        self.settings = msgspec.structs.replace(
+            settings,
+            stream_port=stream_port,
+            http_port=http_port,
+            database_url=database_url,
+            redis_url=redis_url,
+            objects_url=settings.objects_url or f"file://{settings.state_dir}/objects",
+            advertise_url=settings.advertise_url or stream_url,
+        )
+        return Ready(stream_url=stream_url, http_url=http_url)
+
+    def _children(self) -> list[ChildSpec]:
+        children = [
+            ChildSpec(server.name, self._server_child(server), shutdown_s=STOP_S + 5, address="")
+            for server in self._servers
+        ]
+        children.append(
+            ChildSpec("brain", self._process("brain", "daemons.brain", {}, ()), shutdown_s=STOP_S + 5, address="")
+        )
+        for number in range(self.settings.gateways):
+            children.append(self._gateway(number))
+        return children
+
+    def _server_child(self, server: ServerProcess) -> ProcessChild:
+        async def prepare() -> Program:
+            if server.name == "postgres":
+                settings = self.settings
+                await trio.to_thread.run_sync(_prepare_postgres, settings.state_dir, settings.run_dir)
+            return Program(
+                argv=server.argv,
+                cwd=server.folder,
+                stop_signal=signal.Signals(server.stop_signal),
+                stop_s=STOP_S,
+            )
+
+        return ProcessChild(prepare, on_line=lambda line: self._on_line(server.name, line))
+
+    def _gateway(self, number: int) -> ChildSpec:
+        settings = self.settings
+        arguments = [
+            *("--gateway-id", f"{self._replica_id}-{number}"),
+            *("--brain", gateway_ipc(Path(settings.run_dir), number)),
+            *("--bind", settings.bind),
+            *("--stream-port", str(settings.stream_port)),
+            *("--http-port", str(settings.http_port)),
+            *("--metrics-port", str(settings.metrics_port)),
+            *("--database-url", settings.database_url),
+            *("--redis-url", settings.redis_url),
+            *("--objects-url", settings.objects_url),
+        ]
+        for flag, value in (
+            ("--cert", settings.cert),
+            ("--key", settings.key),
+            ("--external-url", settings.external_url),
+        ):
+            if value:
+                arguments += [flag, value]
+        env = {"LEVERS9_REPLICA_TOKEN": self._replica_token}
+        child = self._process(f"gateway-{number}", "daemons.gateway", env, arguments, ready='"ready"')
+        return ChildSpec(f"gateway-{number}", child, shutdown_s=STOP_S + 5, address="")
+
+    def _process(
+        self, name: str, module: str, env: Mapping[str, str], arguments: list[str] | tuple[()], ready: str = ""
+    ) -> ProcessChild:
+        if name == "brain":
+            env = {"LEVERS9_BRAIN": self._brain_orders()}
+        program = Program(
+            argv=(sys.executable, "-m", f"levers9.{module}", *arguments),
+            env={**os.environ, **env},
+            ready=ReadyLine(ready) if ready else AtOnce(),
+            stop_s=STOP_S,
+        )
+        return ProcessChild(program, on_line=lambda line: self._heard(name, line))
+
+    def _brain_orders(self) -> str:
+        settings = self.settings
+        host = "127.0.0.1" if settings.bind in ("0.0.0.0", "::") else settings.bind
+        letter = "s" if settings.cert else ""
+        orders = BrainOrders(
+            settings=settings,
+            root_pid=os.getpid(),
+            worker_urls=(f"ws{letter}://{host}:{settings.stream_port}",),
+            worker_http_url=f"http{letter}://{host}:{settings.http_port}",
+            replica_id=self._replica_id,
+            replica_token=self._replica_token,
+            admin_token=self._admin_token,
+            owns_workers=self._owns_workers,
+        )
+        return msgspec.json.encode(orders).decode()
+
+    def _heard(self, name: str, line: str) -> None:
+        if name == "brain" and line.startswith('{"type":"first_admin"'):
+            self._show_token(msgspec.json.decode(line)["token"])
+        else:
+            self._on_line(name, line)
+
+
+def _prepare_postgres(state_dir: str, run_dir: str) -> ServerProcess:
+    return prepare_postgres(Path(state_dir, "postgres"), Path(run_dir), die_with_parent=True)
+
+
+def _make_folders(*folders: str) -> None:
+    for folder in folders:
+        Path(folder).mkdir(mode=0o700, parents=True, exist_ok=True)
+
+
+def default_run_dir(state_dir: Path) -> Path:
+    """A short private folder for sockets; the same for the same state directory."""
+    runtime = os.environ.get("XDG_RUNTIME_DIR")
+    base = Path(runtime, "levers9") if runtime and os.path.isdir(runtime) else Path(f"/tmp/levers9-{os.getuid()}")
+    return base / hashlib.blake2b(os.fsencode(state_dir.absolute()), digest_size=4).hexdigest()
+
+
+def check_writable(folder: Path) -> None:
+    """Raises `Refused` when the state directory cannot be made or written."""
+    try:
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        probe = folder / f".probe-{os.getpid()}"
+        probe.touch()
+        probe.unlink()
+    except OSError as error:
+        raise Refused(
+            f"levers9 keeps its state in {folder}, and that cannot be written: {error.strerror}.",
+            fix="Name another folder with --state-dir.",
+        ) from error
