@@ -21,6 +21,7 @@ HANDSHAKE_LIMIT_S: Final = 10.0
 DIAL_LIMIT_S: Final = 15.0
 CARRIER_WRITE_LIMIT_S: Final = 30.0
 GOODBYE_WAIT_S: Final = 2.0
+CARRIER_DEAD_AFTER_S: Final = 45.0  # nothing was heard over it: it is ended, and the dialler dials anew
 LEADER_LEASE_S: Final = 5.0
 LEADER_RENEW_S: Final = 1.0
 

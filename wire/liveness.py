@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-from ..model.figures import HEARTBEAT_S, PEER_SILENT_AFTER_S
+from ..model.figures import CARRIER_DEAD_AFTER_S, HEARTBEAT_S, PEER_SILENT_AFTER_S
 
 
 class Liveness:
-    """Counts from `now`: heartbeats are due 5 s after the last frame out, silence begins 15 s after the last one in."""
+    """Heartbeats are due 5 s after the last frame out, silence begins 15 s after the last one in.
 
-    def __init__(self, now: float) -> None:
-        self._heard = now
-        self._spoke = now
+    `heard_at` is when the other side was heard first; `inf` for one that was never there.
+    """
+
+    def __init__(self, heard_at: float) -> None:
+        self._heard = heard_at
+        self._spoke = heard_at
         self.silent = False
 
     def spoke(self, now: float) -> None:
@@ -35,6 +38,11 @@ class Liveness:
     def silent_at(self) -> float:
         """When silence begins if nothing arrives."""
         return self._heard + PEER_SILENT_AFTER_S
+
+    @property
+    def dead_at(self) -> float:
+        """When a carrier is given up if nothing arrives."""
+        return self._heard + CARRIER_DEAD_AFTER_S
 
     def fell_silent(self, now: float) -> bool:
         """True once, 15 s after the last frame in."""

@@ -6,6 +6,7 @@ Whoever owns a session gives it the bytes that arrive, asks it for frames to sen
 from __future__ import annotations
 
 import enum
+import math
 from collections import deque
 from collections.abc import Sequence
 
@@ -97,7 +98,7 @@ class Session:
     def __init__(self, *, now: float, identity: str = "") -> None:
         self.identity = identity
         self.phase = Phase.DOWN
-        self.liveness = Liveness(now)
+        self.liveness = Liveness(now if identity else math.inf)
         self._outgoing = Outgoing()
         self._incoming = Incoming()
         self._greeting: bytes | None = None
@@ -118,12 +119,17 @@ class Session:
             Hello(PROTOCOL, self.identity, self._incoming.received, self._incoming.acknowledge())
         )
 
-    def accept(self, hello: Hello, now: float, *, resumed: bool, ordered: bool = True) -> list[SessionEvent]:
-        """The acceptor answers a HELLO, whose identity it has compared. Raises `PeerProtocolError`."""
+    def knows(self, hello: Hello) -> bool:
+        """Whether the dialler can go on with this session."""
+        known = bool(hello.session) and hello.session == self.identity
+        return known and self._outgoing.can_rewind(hello.received, hello.acknowledged)
+
+    def accept(self, hello: Hello, now: float, *, ordered: bool = True) -> list[SessionEvent]:
+        """The acceptor answers a HELLO: of a dialler it knows, or, on a session that is new, of any other."""
         self._new_carrier(ordered)
+        resumed = self.knows(hello)
         if resumed:
-            self._outgoing.acknowledge(hello.acknowledged)
-            self._outgoing.rewind(hello.received)
+            self._outgoing.rewind(hello.received, hello.acknowledged)
         self.phase = Phase.OPEN
         self._greeting = pack_frame(
             Welcome(PROTOCOL, self.identity, resumed, self._incoming.received, self._incoming.acknowledge())
@@ -135,6 +141,10 @@ class Session:
         self.lose()
         self._ordered = ordered
         self._incoming.new_carrier()
+
+    def forget(self) -> None:
+        """Nothing of this session can be resumed: the next HELLO asks for a new one."""
+        self.identity = ""
 
     def lose(self) -> None:
         """The carrier is gone; what was not acknowledged is kept for the next."""
@@ -221,8 +231,7 @@ class Session:
         if welcome.protocol != PROTOCOL or not welcome.session or (resumed and welcome.session != self.identity):
             raise PeerProtocolError(f"the other side answered with {welcome}")
         if resumed:
-            self._outgoing.acknowledge(welcome.acknowledged)
-            self._outgoing.rewind(welcome.received)
+            self._outgoing.rewind(welcome.received, welcome.acknowledged)
         elif self._opened_before:
             self._outgoing, self._incoming = Outgoing(), Incoming()
         self.identity = welcome.session
@@ -254,7 +263,7 @@ class Session:
 
     def _part(self, goodbye: Goodbye) -> list[SessionEvent]:
         if self._incoming.received >= goodbye.sent:
-            self.identity = ""
+            self.forget()
             return [SaidGoodbye(goodbye.why)]
         if self._ordered:
             raise PeerProtocolError(f"the other side left after {goodbye.sent}; {self._incoming.received} arrived")

@@ -78,12 +78,18 @@ class Outgoing:
         self.acknowledged = max(self.acknowledged, through)
         return freed
 
-    def rewind(self, received: int) -> None:
-        """On a new carrier: go on after the last one that arrived."""
-        if not self.acknowledged <= received <= self._furthest:
+    def can_rewind(self, received: int, acknowledged: int) -> bool:
+        """Whether the other side can have received and acknowledged so much."""
+        return max(self.acknowledged, acknowledged) <= received <= self._furthest
+
+    def rewind(self, received: int, acknowledged: int) -> None:
+        """On a new carrier: go on after the last one that arrived. Raises `PeerProtocolError` when it can't be."""
+        if not self.can_rewind(received, acknowledged):
             raise PeerProtocolError(
-                f"the other side received {received}, but it acknowledged {self.acknowledged} of {self._furthest} sent"
+                f"the other side received {received} and acknowledged {acknowledged}; it had acknowledged "
+                f"{self.acknowledged} of {self._furthest} sent"
             )
+        self.acknowledge(acknowledged)
         self.sent = received
 
 
@@ -162,3 +168,16 @@ class Incoming:
     def new_carrier(self) -> None:
         """Whatever waited for earlier envelopes comes again."""
         self._held.clear()
+
+
+def window_fulls(packed: list[bytes]) -> list[list[bytes]]:
+    """Cut a long list into parts that each fit an empty window."""
+    parts: list[list[bytes]] = [[]]
+    size = 0
+    for one in packed:
+        if len(parts[-1]) == RESEND_ENVELOPES or size + len(one) > RESEND_BYTES:
+            parts.append([])
+            size = 0
+        parts[-1].append(one)
+        size += len(one)
+    return parts

@@ -7,12 +7,12 @@ import urllib.parse
 from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
 from ipaddress import ip_address
-from typing import Final
+from typing import Final, cast
 
 import msgspec
 import trio
 import trio_websocket
-import wsproto
+from wsproto.utilities import ProtocolError
 
 from ...errors import (
     FORBIDDEN,
@@ -36,7 +36,7 @@ _CODE_OF: Final = {401: UNAUTHENTICATED, 403: FORBIDDEN}
 _FOREIGN: Final = (
     trio_websocket.HandshakeError,
     trio_websocket.ConnectionClosed,
-    wsproto.utilities.ProtocolError,
+    ProtocolError,
     trio.BrokenResourceError,
     trio.ClosedResourceError,
     OSError,  # ssl.SSLError is one
@@ -213,9 +213,10 @@ class _Hold:
             nursery.cancel_scope.cancel()
 
 
-def _first(group: BaseExceptionGroup[BaseException]) -> BaseException:
-    inner = group.exceptions[0]
-    return _first(inner) if isinstance(inner, BaseExceptionGroup) else inner
+def _first(error: BaseException) -> BaseException:
+    while isinstance(error, BaseExceptionGroup):
+        error = cast("BaseExceptionGroup[BaseException]", error).exceptions[0]
+    return error
 
 
 def _check_token_is_safe(url: str, token: str) -> None:
@@ -280,8 +281,7 @@ async def serve(
 
 
 def _port(listener: trio.abc.Listener[trio.abc.Stream]) -> int:
-    inner = listener.transport_listener if isinstance(listener, trio.SSLListener) else listener
-    assert isinstance(inner, trio.SocketListener)
+    inner = cast("trio.SocketListener", getattr(listener, "transport_listener", listener))
     port: int = inner.socket.getsockname()[1]
     return port
 
