@@ -60,16 +60,25 @@ def run(cases: Sequence[Case], results: Iterable[list[float]], console: Console)
     return curves
 
 
+def count(text: str) -> int:
+    """A number of things, at least one."""
+    if (number := int(text)) < 1:
+        raise ValueError(text)
+    return number
+
+
 def arguments() -> argparse.Namespace:
     """What the command line asks for."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--short", action="store_true", help="2 workloads and 3 seeds instead of 17 and 10")
     parser.add_argument("--policies", nargs="+", choices=POLICIES, default=list(POLICIES))
     parser.add_argument("--variants", nargs="+", choices=VARIANTS, help="workloads (default: all, or 2 with --short)")
-    parser.add_argument("--seeds", type=int, help="how many (default: 10, or 3 with --short)")
+    parser.add_argument("--seeds", type=count, help="how many (default: 10, or 3 with --short)")
     parser.add_argument("--out", type=Path, default=Path("placement_study.svg"), help="where the chart goes")
     parser.add_argument("--local", action="store_true", help="run in this process, without a control plane")
     asked = parser.parse_args()
+    if not asked.out.resolve().parent.is_dir():
+        parser.error(f"there is no folder for {asked.out}; make it, or name another file with --out")
     asked.variants = asked.variants or (["default", "gpushare40"] if asked.short else list(VARIANTS))
     asked.seeds = asked.seeds or (3 if asked.short else 10)
     return asked

@@ -258,6 +258,52 @@ class TestFindings:
         assert meaning("cpu050") == "5 % of all pods want no GPU"
 
 
+class TestStudy:
+    @pytest.mark.slow
+    def test_run_here_it_shows_how_far_it_is_and_says_where_the_chart_lies(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        import placement_study
+
+        chart_file = tmp_path / "chart.svg"
+        asked = "--local --variants multigpu20 --policies best-fit --seeds 1 --out"
+        monkeypatch.setattr("sys.argv", ["placement_study.py", *asked.split(), str(chart_file)])
+        placement_study.main()
+        said = capsys.readouterr().out
+        assert "1/1" in said
+        assert "multigpu20" in said
+        assert chart_file.name in said
+        assert ElementTree.fromstring(chart_file.read_text()).tag == f"{SVG}svg"
+
+    @pytest.mark.parametrize("wrong", ["0", "-3", "many"])
+    def test_a_wrong_number_of_seeds_is_told_as_such(
+        self, wrong: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        import placement_study
+
+        monkeypatch.setattr("sys.argv", ["placement_study.py", "--seeds", wrong])
+        with pytest.raises(SystemExit):
+            placement_study.main()
+        assert "--seeds" in capsys.readouterr().err
+
+    def test_a_chart_without_a_folder_is_refused_before_the_work(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        import placement_study
+
+        monkeypatch.setattr(
+            "sys.argv", ["placement_study.py", "--local", "--out", str(tmp_path / "none" / "chart.svg")]
+        )
+        with pytest.raises(SystemExit):
+            placement_study.main()
+        assert "no folder" in capsys.readouterr().err
+
+    def test_the_smallest_example_squares(self) -> None:
+        import hello
+
+        assert hello.square.local(7) == 49
+
+
 def contrast_with_white(colour: str) -> float:
     """As WCAG 2 defines it."""
     channels = [int(colour[at : at + 2], 16) / 255 for at in (1, 3, 5)]
