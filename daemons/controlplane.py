@@ -1,0 +1,92 @@
+"""A control plane in production: `levers9 controlplane`. Several of them on one database are its replicas."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+import msgspec
+import trio
+
+from ..errors import LeversError
+from .root import Ready, Root, check_writable, default_run_dir
+from .settings import Settings, load_settings
+from .signals import cancel_on_signal
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run until SIGTERM or SIGINT; returns the exit code."""
+    arguments = _parser().parse_args(argv)
+    try:
+        settings = _settings(arguments)
+        check_writable(Path(settings.state_dir))
+        trio.run(_run, settings, arguments.json)
+    except LeversError as error:
+        print(f"levers9 controlplane: {error}", file=sys.stderr)
+        return 1
+    return 0
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="levers9 controlplane", description="A control plane, until SIGTERM.")
+    parser.add_argument("--config", default="", metavar="FILE", help="TOML; see docs/configuration.md")
+    parser.add_argument("--state-dir", default=None, help="default: ~/.levers9/controlplane")
+    parser.add_argument("--run-dir", default=None, help="for sockets; default: a short folder made from the state's")
+    parser.add_argument("--database-url", default=None, help="Postgres; default: an embedded one")
+    parser.add_argument("--redis-url", default=None, help="Redis or Valkey; default: an embedded one")
+    parser.add_argument("--objects-url", default=None, help="s3://… or file://…; default: a folder of the state's")
+    parser.add_argument("--bind", default=None)
+    parser.add_argument("--stream-port", type=int, default=None)
+    parser.add_argument("--http-port", type=int, default=None)
+    parser.add_argument("--metrics-port", type=int, default=None, help="-1: none")
+    parser.add_argument("--gateways", type=int, default=None)
+    parser.add_argument("--external-url", default=None)
+    parser.add_argument("--advertise-url", default=None)
+    parser.add_argument("--cert", default=None)
+    parser.add_argument("--key", default=None)
+    parser.add_argument("--json", action="store_true", help="say as JSON lines when it is ready, and the first token")
+    return parser
+
+
+def _settings(arguments: argparse.Namespace) -> Settings:
+    flags = {name: value for name, value in vars(arguments).items() if name not in ("config", "json")}
+    settings = load_settings(Path(arguments.config) if arguments.config else None, **flags)
+    state_dir = Path(settings.state_dir or Path.home() / ".levers9" / "controlplane").absolute()
+    run_dir = settings.run_dir or str(default_run_dir(state_dir))
+    return msgspec.structs.replace(settings, state_dir=str(state_dir), run_dir=run_dir)
+
+
+async def _run(settings: Settings, as_json: bool) -> None:
+    root = Root(
+        settings,
+        show_token=lambda token: _show_token(token, as_json),
+        on_line=lambda name, line: print(f"{name}: {line}", file=sys.stderr, flush=True),
+    )
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(cancel_on_signal, nursery.cancel_scope)
+        async with root.running() as ready:
+            _say_ready(ready, as_json)
+            await trio.sleep_forever()
+
+
+def _show_token(token: str, as_json: bool) -> None:
+    if as_json:
+        print(json.dumps({"first_admin_token": token}), flush=True)
+        return
+    print(
+        f"The first admin token, shown this once:\n\n  {token}\n\nKeep it, and use it with `levers9 login`.", flush=True
+    )
+
+
+def _say_ready(ready: Ready, as_json: bool) -> None:
+    if as_json:
+        print(json.dumps({"ready": True, "stream_url": ready.stream_url, "http_url": ready.http_url}), flush=True)
+        return
+    print(f"levers9 runs: streams on {ready.stream_url}, HTTP on {ready.http_url}.", flush=True)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
