@@ -1,0 +1,207 @@
+"""A control plane of real processes for fault tests: started on free ports, its parts found by their command lines."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+POOL = """
+[[pools]]
+name = "local"
+min_workers = {workers}
+max_workers = {workers}
+cpu = 1
+memory = 2048
+"""
+
+
+class ControlPlane:
+    """One `levers9 controlplane` process tree. Its parts are the descendants of its root."""
+
+    def __init__(self, folder: Path, *, workers: int = 2, database_url: str = "", redis_url: str = "") -> None:
+        self._folder = folder
+        folder.mkdir(parents=True, exist_ok=True)
+        (folder / "settings.toml").write_text(POOL.format(workers=workers))
+        self._urls = {"LEVERS9_DATABASE_URL": database_url, "LEVERS9_REDIS_URL": redis_url}
+        self.log = folder / "controlplane.log"
+        self.token = ""
+        self.stream_url = self.http_url = ""
+
+    def start(self, objects: Path | None = None) -> None:
+        """Start it and wait until it says that it is ready."""
+        argv = [sys.executable, "-m", "levers9.daemons.controlplane", "--json"]
+        argv += ["--config", str(self._folder / "settings.toml"), "--state-dir", str(self._folder / "state")]
+        argv += ["--run-dir", str(self._folder / "run"), "--stream-port", "0", "--http-port", "0"]
+        argv += ["--metrics-port", "-1"]
+        if objects is not None:
+            argv += ["--objects-url", f"file://{objects}"]
+        env = {**os.environ, **{name: value for name, value in self._urls.items() if value}}
+        self.process = subprocess.Popen(
+            argv, env=env, stdout=subprocess.PIPE, stderr=self.log.open("ab"), text=True, start_new_session=True
+        )
+        assert self.process.stdout is not None
+        for line in self.process.stdout:
+            said = json.loads(line)
+            self.token = said.get("first_admin_token", self.token)
+            if said.get("ready"):
+                self.stream_url, self.http_url = said["stream_url"], said["http_url"]
+                return
+        raise AssertionError(f"the control plane ended:\n{self.log.read_text()[-4000:]}")
+
+    def wait_for_token(self) -> None:
+        """The first admin token may be told after the gateways are ready."""
+        assert self.process.stdout is not None
+        while not self.token:
+            said = json.loads(self.process.stdout.readline())
+            self.token = said.get("first_admin_token", "")
+
+    def stop(self) -> None:
+        """TERM, and KILL for what did not listen."""
+        self.process.terminate()
+        try:
+            self.process.wait(timeout=30)
+        finally:
+            for pid in (*self.workers(), *descendants(self.process.pid)):
+                kill(pid)
+            self.process.kill()
+            self.process.wait()
+            if self.process.stdout is not None:
+                self.process.stdout.close()
+
+    def part(self, words: str) -> int:
+        """The process of this tree whose command line has these words."""
+        found = [pid for pid in descendants(self.process.pid) if words in command_of(pid)]
+        assert found, f"no process with {words!r} below {self.process.pid}"
+        return found[0]
+
+    def brain(self) -> int:
+        """The brain's process."""
+        return self.part("levers9.daemons.brain")
+
+    def gateway(self) -> int:
+        """The gateway's process."""
+        return self.part("levers9.daemons.gateway")
+
+    def postgres(self) -> int:
+        """The postmaster."""
+        return self.part("bin/postgres -D")
+
+    def valkey(self) -> int:
+        """The Valkey server."""
+        return self.part("valkey-server")
+
+    def workers(self) -> list[int]:
+        """The worker processes that this control plane started, whoever is their parent by now."""
+        mark = f"--state-dir {self._folder}/state/worker"
+        return [
+            pid for pid in all_pids() if "levers9.daemons.worker" in (command := command_of(pid)) and mark in command
+        ]
+
+
+def all_pids() -> list[int]:
+    """Every process."""
+    return [int(entry.name) for entry in Path("/proc").iterdir() if entry.name.isdigit()]
+
+
+def command_of(pid: int) -> str:
+    """A command line, or an empty text when the process is gone."""
+    try:
+        return Path(f"/proc/{pid}/cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace")
+    except OSError:
+        return ""
+
+
+def parents() -> dict[int, int]:
+    """The parent of each process."""
+    found = {}
+    for pid in all_pids():
+        try:
+            found[pid] = int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
+        except (OSError, IndexError):
+            continue
+    return found
+
+
+def descendants(root: int) -> list[int]:
+    """All processes below one, nearest first."""
+    by_parent: dict[int, list[int]] = {}
+    for pid, parent in parents().items():
+        by_parent.setdefault(parent, []).append(pid)
+    found, queue = [], [root]
+    while queue:
+        children = by_parent.get(queue.pop(0), [])
+        found += children
+        queue += children
+    return found
+
+
+def kill(pid: int, number: signal.Signals = signal.SIGKILL) -> None:
+    """End one process that a test started."""
+    try:
+        os.kill(pid, number)
+    except ProcessLookupError:
+        return
+
+
+class MapRun:
+    """A map of many calls in a process of its own; each call leaves its key and attempt in a file as it runs."""
+
+    def __init__(self, folder: Path, plane: ControlPlane, *, calls: int, sleep_s: float) -> None:
+        folder.mkdir(parents=True, exist_ok=True)
+        self.effects = folder / "effects"
+        self.effects.touch()
+        self.results = folder / "results.json"
+        self.log = folder / "client.log"
+        host, _, port = plane.stream_url.partition("://")[2].rpartition(":")
+        env = {
+            **os.environ,
+            "LEVERS9_TOKEN": plane.token,
+            "LEVERS9_CONTROLPLANE_HOST": host,
+            "LEVERS9_CONTROLPLANE_PORT": port,
+            "LEVERS9_HTTP_URL": plane.http_url,
+        }
+        program = Path(__file__).with_name("mapped") / "recorded_map.py"
+        argv = [sys.executable, str(program), str(self.effects), str(self.results), str(calls), str(sleep_s)]
+        self.process = subprocess.Popen(argv, env=env, stdout=self.log.open("wb"), stderr=subprocess.STDOUT)
+
+    def wait_for_effects(self, count: int, within_s: float = 90.0) -> None:
+        """Return once so many calls have begun."""
+        ends = time.monotonic() + within_s
+        while (begun := self.effects.stat().st_size // EFFECT_BYTES) < count:
+            assert self.process.poll() is None, f"the map ended early:\n{self.log.read_text()[-3000:]}"
+            assert time.monotonic() < ends, f"only {begun} of {count} calls began:\n{self.log.read_text()[-3000:]}"
+            time.sleep(0.01)
+
+    def finish(self, within_s: float = 120.0) -> tuple[list[int], list[tuple[int, int]]]:
+        """The results, and each (key, attempt) that ran."""
+        try:
+            code = self.process.wait(timeout=within_s)
+        except subprocess.TimeoutExpired:
+            self.process.kill()
+            self.process.wait()
+            raise AssertionError(f"the map did not end:\n{self.log.read_text()[-3000:]}") from None
+        assert code == 0, self.log.read_text()[-3000:]
+        lines = self.effects.read_text().splitlines()
+        ran = [(int(key), int(attempt)) for key, attempt in (line.split() for line in lines)]
+        results: list[int] = json.loads(self.results.read_text())
+        return results, ran
+
+
+EFFECT_BYTES = 16
+
+
+@contextmanager
+def running(plane: ControlPlane, objects: Path | None = None) -> Iterator[ControlPlane]:
+    """A control plane for the length of a block."""
+    plane.start(objects)
+    try:
+        yield plane
+    finally:
+        plane.stop()
