@@ -1,1 +1,7 @@
+"""What people touch: the decorator, the client, a task. Nothing here loads Trio before the first call."""
 
+from .client import Client
+from .job import Job, job
+from .task import LogLine, Task
+
+__all__ = ["job", "Job", "Client", "Task", "LogLine"]
