@@ -1,0 +1,121 @@
+"""One gateway put together: links, relay, door, REST, metrics, on sockets that are already bound."""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from functools import partial
+
+import trio
+
+from ...model.ids import Chance
+from ...store.face import Store
+from ...wire.carrier import Carrier
+from ...wire.link import Acceptor, DialledLink
+from ...wire.post import Post
+from ...wire.redial import Redial
+from .auth import Gate
+from .logs import LogReader
+from .metrics import build_metrics_app
+from .outside import Objects, Wakeups
+from .policy import GatewayPolicy
+from .questions import Questions
+from .relay import Relay
+from .rest import Desk, build_app
+from .revocation import Revocation
+from .server import Tls, serve_http, serve_streams
+from .streams import Door
+from .tenancy import Tenancy
+
+_BRAIN_REDIAL = Redial(first_min_s=0.01, first_max_s=0.1, max_s=1.0)  # a process beside us: nobody else is crowded out
+
+
+@dataclass(frozen=True, kw_only=True)
+class Surroundings:
+    """What a gateway is given. `clock` is Unix seconds; `dial_replica` dials another replica's `/v1/relay`."""
+
+    gateway_id: str
+    store: Store
+    objects: Objects
+    wakeups: Wakeups
+    dial_brain: Callable[[], Awaitable[Carrier]]
+    dial_replica: Callable[[str], Awaitable[Carrier]]
+    chance: Chance
+    clock: Callable[[], float]
+    secret: Callable[[int], bytes]
+    replica_token: str = ""
+    behind_tls: bool = False
+
+
+@dataclass(frozen=True, kw_only=True)
+class Listeners:
+    """Bound sockets. Without one for streams, they are served by path on the one for HTTP, as they are there anyway."""
+
+    http: socket.socket
+    streams: socket.socket | None = None
+    metrics: socket.socket | None = None
+    tls: Tls | None = None
+
+
+class Gateway:
+    """One gateway."""
+
+    def __init__(self, given: Surroundings) -> None:
+        self._given = given
+        policy = GatewayPolicy(given.gateway_id)
+        post = Post(chance=given.chance, clock=given.clock)
+        brain = DialledLink(name="brain", dial=given.dial_brain, chance=given.chance, redial=_BRAIN_REDIAL)
+        self.gate = Gate(given.store, given.clock, given.replica_token)
+        self.relay = Relay(
+            policy=policy, brain=brain, dial_upstream=self._dial_upstream, post=post, chance=given.chance
+        )
+        self._acceptor = Acceptor(chance=given.chance)
+        self._door = Door(
+            gate=self.gate,
+            acceptor=self._acceptor,
+            relay=self.relay,
+            chance=given.chance,
+            behind_tls=given.behind_tls,
+        )
+        self._questions = Questions(policy.address, post, self.relay)
+        self._revocation = Revocation(given.store, self.gate, self.relay, given.wakeups, given.replica_token)
+
+    def _dial_upstream(self, url: str) -> DialledLink:
+        return DialledLink(
+            name=f"relay to {url}", dial=partial(self._given.dial_replica, url), chance=self._given.chance
+        )
+
+    def desk(self) -> Desk:
+        """What the REST handlers are given."""
+        given = self._given
+        tenancy = Tenancy(given.store)
+        return Desk(
+            gate=self.gate,
+            store=given.store,
+            objects=given.objects,
+            wakeups=given.wakeups,
+            tenancy=tenancy,
+            logs=LogReader(given.store, given.objects, given.wakeups, tenancy, given.clock),
+            questions=self._questions,
+            chance=given.chance,
+            clock=given.clock,
+            secret=given.secret,
+            statistics=self.relay.statistics,
+            behind_tls=given.behind_tls,
+        )
+
+    async def run(self, listeners: Listeners, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
+        """Serve until cancelled; started once every socket is served, whether or not the brain is there yet."""
+        async with trio.open_nursery() as nursery:
+            await nursery.start(self._acceptor.run)
+            await nursery.start(self.relay.run)
+            await nursery.start(self._revocation.run)
+            app = build_app(self.desk(), self._door)
+            await nursery.start(partial(serve_http, app, listeners.http, listeners.tls))
+            if listeners.streams is not None:
+                await nursery.start(partial(serve_streams, self._door, listeners.streams, listeners.tls))
+            if listeners.metrics is not None:
+                metrics = build_metrics_app(self.relay.statistics, self.gate.statistics)
+                await nursery.start(partial(serve_http, metrics, listeners.metrics, None))
+            task_status.started()

@@ -1,0 +1,126 @@
+"""What the platform runs on: workers, containers, and the live tree of the brain."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from starlette.responses import Response
+
+from ....errors import LeversError
+from ....model.states import ContainerState, End, WorkerState
+from ....store.operations import ContainerRow, LoadContainers, LoadWorkers, WorkerRow
+from ....wire.control import ChildStanding, Inspect, Inspected
+from .answers import Answer, json_answer
+from .desk import Call
+
+ENDED_SHOWN: Final = 50
+
+
+class WorkerView(Answer, frozen=True, kw_only=True):
+    """A worker."""
+
+    worker_id: str
+    pool: str
+    state: WorkerState
+    cpu_milli: int
+    memory_mib: int
+    gpu_count: int
+    gpu_type: str
+    ordered_at_s: float
+    seen_at_s: float
+    gone_at_s: float
+    why: str
+
+
+class WorkerList(Answer, frozen=True, kw_only=True):
+    """Workers, oldest first; with `?gone=1` the newest that are gone as well."""
+
+    workers: tuple[WorkerView, ...]
+
+
+class ContainerView(Answer, frozen=True, kw_only=True):
+    """A container."""
+
+    container_id: str
+    stub_id: str
+    workspace_id: str
+    state: ContainerState
+    worker_id: str
+    requested_at_s: float
+    placed_at_s: float
+    ready_at_s: float
+    ended_at_s: float
+    end: End | None
+    why: str
+
+
+class ContainerList(Answer, frozen=True, kw_only=True):
+    """Containers, oldest first; with `?ended=1` the newest that ended as well."""
+
+    containers: tuple[ContainerView, ...]
+
+
+class Tree(Answer, frozen=True, kw_only=True):
+    """The supervision tree, depth first."""
+
+    children: tuple[ChildStanding, ...]
+    dead_letters: int
+    latest_dead: tuple[str, ...]
+
+
+async def workers(call: Call) -> Response:
+    """The workers; a caller who is not the platform's admin sees those that are there, not why others are gone."""
+    gone = ENDED_SHOWN if call.query("gone") and call.scope is None else 0
+    (rows,) = await call.desk.store.apply(LoadWorkers(gone=gone))
+    shown = (_worker(row) for row in rows if isinstance(row, WorkerRow)) if isinstance(rows, tuple) else ()
+    return json_answer(WorkerList(workers=tuple(shown)))
+
+
+async def containers(call: Call) -> Response:
+    """The containers of the caller's workspace."""
+    ended = ENDED_SHOWN if call.query("ended") else 0
+    (rows,) = await call.desk.store.apply(LoadContainers(workspace_id=call.scope, ended=ended))
+    shown = (_container(row) for row in rows if isinstance(row, ContainerRow)) if isinstance(rows, tuple) else ()
+    return json_answer(ContainerList(containers=tuple(shown)))
+
+
+async def inspect(call: Call) -> Response:
+    """The live tree, as the brain tells it."""
+    answer = await call.desk.questions.ask(Inspect(), call.principal)
+    if not isinstance(answer, Inspected):
+        raise LeversError(f"the brain answered an inspection with {type(answer).__name__}")
+    tree = Tree(children=answer.children, dead_letters=answer.dead_letters, latest_dead=answer.latest_dead)
+    return json_answer(tree)
+
+
+def _worker(row: WorkerRow) -> WorkerView:
+    capacity = row.capacity
+    return WorkerView(
+        worker_id=row.worker_id,
+        pool=row.pool,
+        state=row.state,
+        cpu_milli=capacity.cpu_milli,
+        memory_mib=capacity.memory_mib,
+        gpu_count=capacity.gpu_count,
+        gpu_type=capacity.gpu_type,
+        ordered_at_s=row.ordered_at_s,
+        seen_at_s=row.seen_at_s,
+        gone_at_s=row.gone_at_s,
+        why=row.why,
+    )
+
+
+def _container(row: ContainerRow) -> ContainerView:
+    return ContainerView(
+        container_id=row.container_id,
+        stub_id=row.stub_id,
+        workspace_id=row.workspace_id,
+        state=row.state,
+        worker_id=row.worker_id,
+        requested_at_s=row.requested_at_s,
+        placed_at_s=row.placed_at_s,
+        ready_at_s=row.ready_at_s,
+        ended_at_s=row.ended_at_s,
+        end=row.end,
+        why=row.why,
+    )

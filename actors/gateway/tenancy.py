@@ -1,0 +1,85 @@
+"""Whose containers are where: what a worker's token may touch of the workspaces that it serves."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from typing import Final
+
+import trio
+
+from ...errors import FORBIDDEN, INVALID, Refused
+from ...model.states import ContainerState, TokenKind
+from ...model.tokens import Principal
+from ...store.face import Store
+from ...store.operations import ContainerRow, LoadContainers
+
+CONTAINERS_KEPT: Final = 50_000
+ENDED_LOADED: Final = 1_000  # a container's last logs and results may come shortly after its end
+
+
+class Tenancy:
+    """Answers from what it read of the store's containers, and reads them again when it does not know one."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        self._rows: OrderedDict[str, ContainerRow] = OrderedDict()
+        self._served: dict[tuple[str, str], None] = {}
+        self._lock = trio.Lock()
+        self._loads = 0
+
+    async def container(self, container_id: str) -> ContainerRow | None:
+        """The container as it is now; one whose end is known is not read again."""
+        known = self._rows.get(container_id)
+        if not container_id or (known is not None and known.state is ContainerState.ENDED):
+            return known
+        await self._load()
+        return self._rows.get(container_id)
+
+    async def workspace_of(self, container_id: str, worker_id: str) -> str:
+        """The workspace of a container on this worker. Raises `Refused` when the container is not this worker's."""
+        known = self._rows.get(container_id)
+        if known is None or known.worker_id != worker_id:
+            await self._load()
+            known = self._rows.get(container_id)
+        if known is None or known.worker_id != worker_id:
+            raise Refused(f"Container {container_id!r} is not on worker {worker_id!r}.", code=FORBIDDEN)
+        return known.workspace_id
+
+    async def workspace_for(self, principal: Principal, asked: str) -> str:
+        """The workspace whose objects a request means. Raises `Refused` for one that this token has no part in."""
+        if principal.workspace_id:
+            return _own(principal.workspace_id, asked)
+        if not asked:
+            raise Refused("Which workspace?", "This token belongs to none.", "Add ?workspace=ID.", INVALID)
+        if principal.kind is not TokenKind.CLUSTER_ADMIN and not await self._serves(principal.subject, asked):
+            raise Refused(f"Worker {principal.subject!r} has no container of this workspace.", code=FORBIDDEN)
+        return asked
+
+    async def _serves(self, worker_id: str, workspace_id: str) -> bool:
+        if (worker_id, workspace_id) not in self._served:
+            await self._load()
+        return (worker_id, workspace_id) in self._served
+
+    async def _load(self) -> None:
+        """One load serves everybody who asked before it began."""
+        seen = self._loads
+        async with self._lock:
+            if self._loads > seen:
+                return
+            self._loads += 1
+            (rows,) = await self._store.apply(LoadContainers(ended=ENDED_LOADED))
+            self._keep([row for row in rows if isinstance(row, ContainerRow)] if isinstance(rows, tuple) else [])
+
+    def _keep(self, rows: list[ContainerRow]) -> None:
+        for row in rows:
+            self._rows[row.container_id] = row
+            self._rows.move_to_end(row.container_id)
+        while len(self._rows) > CONTAINERS_KEPT:
+            self._rows.popitem(last=False)
+        self._served = {(row.worker_id, row.workspace_id): None for row in self._rows.values()}
+
+
+def _own(workspace_id: str, asked: str) -> str:
+    if asked not in ("", workspace_id):
+        raise Refused("This token is for another workspace.", fix="Leave ?workspace out.", code=FORBIDDEN)
+    return workspace_id
