@@ -1,9 +1,11 @@
-"""What every test gets: no bare imports from the root of the repository, and Hypothesis without a stopwatch."""
+"""What every test gets: no bare imports, Hypothesis without a stopwatch, and real servers for those that ask."""
 
+import importlib.util
 import os
 import sys
 from pathlib import Path
 
+import pytest
 from hypothesis import settings
 
 _ROOT = Path(__file__).resolve().parent.parent
@@ -14,3 +16,14 @@ sys.path[:] = [entry for entry in sys.path if Path(entry or ".").resolve() != _R
 # A busy machine is no failure, and continuous integration tries the same examples each time.
 settings.register_profile("house", deadline=None, derandomize="CI" in os.environ, print_blob=True)
 settings.load_profile("house")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Make the fixtures of `servers.py` known to all tests; tests import its names from `levers9_test_servers`."""
+    name = "levers9_test_servers"
+    spec = importlib.util.spec_from_file_location(name, Path(__file__).with_name("servers.py"))
+    assert spec is not None
+    assert spec.loader is not None
+    sys.modules[name] = module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    config.pluginmanager.register(module, name)

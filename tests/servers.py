@@ -2,13 +2,17 @@
 
 import subprocess
 import tempfile
+import threading
+import uuid
 from collections.abc import Iterator
 from pathlib import Path
 
+import asyncpg
 import pytest
 import trio
 
 from levers9.store.embedded import ServerProcess, prepare_postgres, prepare_valkey, until_ready
+from levers9.store.island import open_island
 
 READY_S = 60
 
@@ -35,7 +39,9 @@ class RunningServer:
             with trio.fail_after(READY_S):
                 await until_ready(self.server)
 
-        trio.run(wait)
+        thread = threading.Thread(target=trio.run, args=(wait,))  # the fixture may be set up inside a run of Trio
+        thread.start()
+        thread.join()
 
     def kill(self) -> None:
         self.process.kill()
@@ -62,8 +68,29 @@ def postgres(servers_folder: Path) -> Iterator[RunningServer]:
 
 @pytest.fixture(scope="session")
 def postgres_url(postgres: RunningServer) -> str:
-    """A real Postgres, shared by the session: make a database of your own in it (`?` parameters after the path)."""
+    """A real Postgres, shared by the session. Tests that write take `database_url`."""
     return postgres.url
+
+
+async def sql(url: str, *statements: str) -> None:
+    """Run statements as they are, on a connection of their own."""
+
+    async def run() -> None:
+        connection = await asyncpg.connect(url)
+        for statement in statements:
+            await connection.execute(statement)
+        await connection.close()
+
+    async with open_island("sql") as island:
+        await island.call(run)
+
+
+@pytest.fixture
+async def database_url(postgres_url: str) -> str:
+    """An empty database of the test's own."""
+    name = f"test_{uuid.uuid4().hex}"
+    await sql(postgres_url, f"CREATE DATABASE {name} STRATEGY file_copy")
+    return postgres_url.replace("/postgres?", f"/{name}?")
 
 
 @pytest.fixture(scope="session")
@@ -78,3 +105,18 @@ def valkey(servers_folder: Path) -> Iterator[RunningServer]:
 def valkey_url(valkey: RunningServer) -> str:
     """A real Valkey, shared by the session."""
     return valkey.url
+
+
+async def empty(url: str) -> None:
+    """Delete every row; TRUNCATE would make new files and wait for the disk."""
+
+    async def run() -> None:
+        connection = await asyncpg.connect(url)
+        rows = await connection.fetch(
+            "SELECT tablename FROM pg_tables WHERE schemaname = 'public' AND tablename <> 'schema_migrations'"
+        )
+        await connection.execute(";".join(f"DELETE FROM {row[0]}" for row in rows) or "SELECT 1")
+        await connection.close()
+
+    async with open_island("empty") as island:
+        await island.call(run)
