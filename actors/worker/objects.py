@@ -1,0 +1,37 @@
+"""Objects as a worker needs them: code, large arguments, large results."""
+
+from __future__ import annotations
+
+import hashlib
+from typing import Protocol
+
+import msgspec
+
+
+class Owner(msgspec.Struct, frozen=True, kw_only=True):
+    """For whom objects are read and written: keys are per workspace, and a container may see its own only."""
+
+    workspace_id: str
+    container_id: str
+    token: str = ""
+
+
+class Objects(Protocol):
+    """The object store. Each method raises `LeversError` when it can't be reached or lacks a key."""
+
+    async def get_many(self, owner: Owner, keys: tuple[str, ...]) -> dict[str, bytes]:
+        """Small objects, all of them."""
+        ...
+
+    async def get(self, owner: Owner, key: str) -> bytes:
+        """One object of any size."""
+        ...
+
+    async def put(self, owner: Owner, key: str, data: bytes) -> None:
+        """Store one object of any size."""
+        ...
+
+
+def blob_key(data: bytes) -> str:
+    """The key of content: its hash."""
+    return f"blob/{hashlib.sha256(data).hexdigest()}"

@@ -1,0 +1,71 @@
+"""The fork server: one thread, no sockets but one, everything the runner needs already imported; it forks keepers.
+
+It ends when the worker does: its socket closes. The keepers it forked see the end of their own sockets.
+"""
+
+from __future__ import annotations
+
+# Imported here so that no container waits for them.
+import asyncio  # noqa: F401
+import concurrent.futures  # noqa: F401
+import contextlib  # noqa: F401
+import dataclasses  # noqa: F401
+import gc
+import inspect  # noqa: F401
+import json  # noqa: F401
+import logging  # noqa: F401
+import os
+import random  # noqa: F401
+import signal
+import socket
+import struct
+import sys
+import threading  # noqa: F401
+import typing  # noqa: F401
+
+from . import keeper, packing, request, serializing
+
+_LENGTH = struct.Struct("<I")
+
+
+def main(descriptor: int) -> None:
+    """Serve the worker at the other end of `descriptor` until it goes."""
+    connection = socket.socket(fileno=descriptor)
+    connection.set_inheritable(False)
+    bundle = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+    sys.path[:] = [entry for entry in sys.path if entry and os.path.abspath(entry) != bundle]
+    serializing.load_cloudpickle(os.path.join(bundle, "vendored"))
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the worker
+    signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # the kernel reaps the keepers
+    gc.collect()
+    gc.freeze()
+    hello = packing.pack([f"{sys.version_info[0]}.{sys.version_info[1]}", sys.version.split()[0]])
+    connection.sendall(_LENGTH.pack(len(hello)) + hello)
+    while _serve_one(connection):
+        pass
+
+
+def _serve_one(connection: socket.socket) -> bool:
+    head, descriptors, _, _ = socket.recv_fds(connection, _LENGTH.size, len(request.Descriptors._fields))
+    if not head:
+        return False
+    head += _exactly(connection, _LENGTH.size - len(head))
+    asked = request.decode(_exactly(connection, *_LENGTH.unpack(head)))
+    for descriptor in descriptors:
+        os.set_inheritable(descriptor, False)
+    if os.fork() == 0:
+        connection.close()
+        keeper.keep(asked, request.Descriptors(*descriptors))
+    for descriptor in descriptors:
+        os.close(descriptor)
+    return True
+
+
+def _exactly(connection: socket.socket, count: int) -> bytes:
+    data = bytearray()
+    while len(data) < count:
+        piece = connection.recv(count - len(data))
+        if not piece:
+            raise SystemExit(0)
+        data += piece
+    return bytes(data)

@@ -1,0 +1,128 @@
+"""The process runtime: each container is a process tree in sessions of its own, held by a keeper."""
+
+from __future__ import annotations
+
+import os
+import secrets
+import socket
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Final
+
+import msgspec
+import trio
+
+from ....errors import WRONG_PYTHON, Refused
+from ....model.figures import PAYLOAD_MAX_BYTES
+from ....wire.client import StubSpec
+from ..checkout import Checkouts
+from ..events import Launch
+from ..logs import LogShipper, LogSink, LogSplitter
+from ..objects import Objects, Owner
+from .container import ProcessContainer
+from .face import Exit, RunningContainer, Sink
+from .pipes import LogPipes
+from .servers import ForkServer, ForkServers
+
+OPEN_FILES: Final = 65_536
+LOGS_LEFT_S: Final = 5.0  # after the end, the last chunk of logs has this long to get through
+
+
+class ProcessSettings(msgspec.Struct, frozen=True, kw_only=True):
+    """How containers are run. `processes` below zero is no limit on their number."""
+
+    environment: dict[str, str]
+    processes: int = -1
+    open_files: int = OPEN_FILES
+    memory_watch_s: float = 0.1
+    use_cgroup: bool = True
+
+
+class ProcessRuntime:
+    """Runs containers as process trees."""
+
+    def __init__(
+        self,
+        *,
+        settings: ProcessSettings,
+        state_folder: Path,
+        objects: Objects,
+        log_sink: LogSink,
+        unix_time: Callable[[], float] = time.time,
+    ) -> None:
+        self._settings = settings
+        self._objects = objects
+        self._log_sink = log_sink
+        self._unix_time = unix_time
+        self._checkouts = Checkouts(state_folder / "workspaces", objects)
+        self._servers = ForkServers(settings.environment)
+
+    async def serve(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
+        """Hold the fork servers until cancelled; `run` works while this does."""
+        await self._servers.run(task_status=task_status)
+
+    async def warm_up(self, interpreter: str = "") -> None:
+        """Start an interpreter's fork server before its first container comes."""
+        await self._servers.get(interpreter)
+
+    async def run(self, launch: Launch, sink: Sink, *, task_status: trio.TaskStatus[RunningContainer]) -> Exit:
+        """Run one container to its end; see `Runtime`."""
+        owner = Owner(workspace_id=launch.workspace_id, container_id=launch.container_id, token=launch.token)
+        server = await self._servers.get(launch.spec.interpreter)
+        _check_python(launch.spec, server.python)
+        code = await self._checkouts.get(owner, launch.spec.code_key) if launch.spec.code_key else None
+        kind, _, key = launch.spec.handler.partition(":")
+        function = await self._objects.get(owner, key) if kind == "pickle" else b""
+        shipper = LogShipper(launch.container_id, self._log_sink, self._unix_time)
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(shipper.run)
+            container = await self._fork(launch, server, str(code or ""), function, shipper, sink)
+            task_status.started(container)
+            ended = await container.run()
+            nursery.cancel_scope.cancel(reason="the container has ended")
+        with trio.move_on_after(LOGS_LEFT_S):
+            await shipper.flush()
+        return ended
+
+    async def _fork(
+        self, launch: Launch, server: ForkServer, code: str, function: bytes, shipper: LogShipper, sink: Sink
+    ) -> ProcessContainer:
+        marker = b"\0" + secrets.token_hex(4).encode()
+        memory_bytes = launch.spec.shape.memory_mib << 20
+        pipes = LogPipes(LogSplitter(marker), shipper, self._unix_time)
+        runner, their_runner = socket.socketpair()
+        keeper, their_keeper = socket.socketpair()
+        claims_out, claims_in = os.pipe()
+        os.set_blocking(claims_out, False)
+        os.set_blocking(claims_in, False)
+        container = ProcessContainer(runner, keeper, (claims_out, claims_in), pipes, sink, memory_bytes)
+        try:
+            with their_runner, their_keeper:
+                descriptors = (their_runner.fileno(), claims_out, *pipes.theirs, their_keeper.fileno())
+                await server.fork(self._request(launch, code, function, marker), descriptors)
+        except BaseException:
+            pipes.close_theirs()
+            container.close()
+            raise
+        pipes.close_theirs()
+        return container
+
+    def _request(self, launch: Launch, code: str, function: bytes, marker: bytes) -> bytes:
+        settings, spec = self._settings, launch.spec
+        environment = settings.environment | dict(spec.env)
+        environment |= {"LEVERS9_CONTAINER_ID": launch.container_id, "LEVERS9_TOKEN": launch.token}
+        fields = (launch.container_id, spec.handler, function, code, environment)
+        limits = (spec.shape.cpu_milli, spec.shape.memory_mib << 20, settings.open_files, settings.processes)
+        rest = (marker, settings.memory_watch_s, PAYLOAD_MAX_BYTES, settings.use_cgroup)
+        return msgspec.msgpack.encode((*fields, *limits, *rest))
+
+
+def _check_python(spec: StubSpec, python: str) -> None:
+    if spec.python != python:
+        raise Refused(
+            f"The function was made with Python {spec.python}, and this worker would run it with Python {python}.",
+            "Pickles travel between equal minor versions only.",
+            f"Call it from Python {python}, or give the pool an interpreter of Python {spec.python}.",
+            WRONG_PYTHON,
+        )
