@@ -264,7 +264,7 @@ class Post:
         self.bounce(letter, cause, str(error))
 
     def _bounce(self, letter: Letter, cause: Cause, failure: Failure) -> None:
-        self.dead_letters.add(letter, cause, failure.why)
+        self.dead_letters.add(letter, cause, failure.why or failure.what)
         if not letter.expects_answer:
             return
         reply = answer(letter, RequestRefused(failure=failure))

@@ -12,7 +12,7 @@ from typing import Final
 
 from .message import Message, WhenFull
 
-BRAIN: Final = frozenset({"tasks", "scheduler", "pool", "leader", "supervisor"})  # actors of one process
+BRAIN: Final = frozenset({"tasks", "scheduler", "pool", "spawner", "leader", "supervisor"})  # in one process
 PEERS: Final = frozenset({"client", "worker", "gateway", "peer"})  # reached by a gateway, or are one
 
 Edges = dict[str, frozenset[str]]
