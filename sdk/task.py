@@ -3,20 +3,23 @@
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Generic, TypeVar, cast
 
 import msgspec
 
-from ..errors import LeversError, WouldBlock
+from ..errors import BrokenByPeer, LeversError, WouldBlock
 from ..model.states import TaskState
 from .waiting import Outcome
 
 if TYPE_CHECKING:
     from .connection import Connection
+    from .rest import Rest
 
 R = TypeVar("R")
 _CANCEL_WAIT_S = 30.0
+_READ_AGAIN_S = 1.0
 
 
 class LogLine(msgspec.Struct, frozen=True, kw_only=True):
@@ -101,14 +104,7 @@ class Task(Generic[R]):
 
     def logs(self, follow: bool = True, after: int = 0) -> Iterator[LogLine]:
         """The lines it wrote after line `after`, each once. `follow` waits for those that are to come, to the end."""
-        path = f"/api/v1/tasks/{self.id}/logs?follow={int(follow)}&after={after}"
-        for raw in self.connection.rest.lines(path):
-            line = msgspec.json.decode(raw, type=_LogEvent)
-            if line.lost:
-                yield LogLine(n=0, stream="err", time=line.time, text="[the last lines were lost with their machine]")
-            if line.end is not None or line.lost:
-                return
-            yield LogLine(n=line.n, stream=line.stream, time=line.time, text=line.text)
+        yield from read_lines(self.connection.rest, self.id, follow=follow, after=after)
 
     def subscribe(self) -> Iterator[LogLine | TaskState]:
         """Its lines as they come, and at last the state in which it ended."""
@@ -135,3 +131,23 @@ class Task(Generic[R]):
         if outcome.arrival is None and self.status.terminal:
             outcome.wait()  # it has ended, so its result is on its way
         return outcome.arrival is not None
+
+
+def read_lines(rest: Rest, task_id: str, *, follow: bool, after: int = 0) -> Iterator[LogLine]:
+    """The lines that a task wrote after line `after`, each once; reading goes on where a connection broke."""
+    while True:
+        try:
+            for raw in rest.lines(f"/api/v1/tasks/{task_id}/logs?follow={int(follow)}&after={after}"):
+                line = msgspec.json.decode(raw, type=_LogEvent)
+                if line.lost:
+                    yield LogLine(n=0, stream="err", time=line.time, text="[its last lines were lost with its machine]")
+                if line.end is not None or line.lost:
+                    return
+                after = line.n
+                yield LogLine(n=line.n, stream=line.stream, time=line.time, text=line.text)
+            if not follow:
+                return
+        except BrokenByPeer:
+            if not follow:
+                raise
+        time.sleep(_READ_AGAIN_S)

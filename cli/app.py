@@ -1,0 +1,81 @@
+"""The table of commands, and the edge at which every error becomes a sentence and an exit code."""
+
+from __future__ import annotations
+
+import sys
+from typing import Final
+
+import cyclopts
+
+from .. import __version__
+from ..errors import LeversError
+
+FAILED: Final = 1
+USAGE: Final = 2
+INTERRUPTED: Final = 130
+
+_GROUPS: Final = {
+    "run": ("run:run", "Run a function of a file on a worker, and show what it prints."),
+    "task": ("tasks:app", "Calls: list, show, why, logs, stop."),
+    "worker": ("machines:workers_app", "Run a worker, or list workers."),
+    "container": ("machines:containers_app", "List containers."),
+    "inspect": ("inspect:inspect", "Show the control plane's live tree: states, restarts, mailboxes, rates."),
+    "token": ("tokens:app", "Tokens: list, create, revoke."),
+    "workspace": ("workspaces:app", "Workspaces: list, create."),
+    "login": ("settings:login", "Keep a token and the control plane's address, after trying them."),
+    "config": ("settings:app", "The configuration: show, set, path."),
+}
+_DAEMONS: Final = {
+    "dev": "Everything on this machine, without configuration. With --run FILE it runs that program and stops.",
+    "controlplane": "A control plane.",
+    "gateway": "One gateway process of a control plane; control planes start their own.",
+}
+
+
+def build() -> cyclopts.App:
+    """The command line. Groups are named here and loaded when they are used."""
+    app = cyclopts.App(
+        name="levers9",
+        help="Decorate a Python function, and it runs on a machine with the right card.",
+        version=__version__,
+        exit_on_error=False,
+        print_error=False,
+        suppress_keyboard_interrupt=False,
+        result_action="return_value",
+    )
+    for name, words in _DAEMONS.items():
+        app.command(_never, name=name, help=words)
+    for name, (place, words) in _GROUPS.items():
+        app.command(f"{__package__}.{place}", name=name, help=words)
+    app.register_install_completion_command()
+    return app
+
+
+def run(arguments: list[str]) -> int:
+    """Run one command line; returns the exit code."""
+    try:
+        code = build()(arguments)
+        return code if isinstance(code, int) and not isinstance(code, bool) else 0
+    except cyclopts.CycloptsError as error:
+        return _told(_usage(error), USAGE)
+    except LeversError as error:
+        return _told(str(error), FAILED)
+    except KeyboardInterrupt:
+        return INTERRUPTED
+    except BrokenPipeError:  # the reader, such as `head`, has seen enough
+        sys.stderr.close()
+        return FAILED
+
+
+def _never() -> None:
+    """Daemons are started before this table is looked at; here they are only named in the help."""
+
+
+def _usage(error: cyclopts.CycloptsError) -> str:
+    chain = " ".join(error.command_chain or ())
+    return f"{error} See: {' '.join(part for part in ('levers9', chain, '--help') if part)}"
+
+
+def _told(sentence: str, code: int) -> int:
+    print(f"levers9: {' '.join(sentence.split())}", file=sys.stderr)
+    return code

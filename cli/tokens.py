@@ -1,0 +1,77 @@
+"""`levers9 token`: who may do what."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import cyclopts
+import msgspec
+
+from .output import Json, ago, print_json, print_table
+from .plane import ask
+
+app = cyclopts.App(name="token", help="Tokens: list, create, revoke.")
+
+
+class Token(msgspec.Struct, frozen=True, kw_only=True):
+    """A token as the control plane tells it; the token itself is told once, when it is made."""
+
+    token_id: str
+    workspace_id: str
+    kind: str
+    name: str
+    hint: str
+    active: bool
+    created_at_s: float
+    token: str = ""
+
+
+class Tokens(msgspec.Struct, frozen=True):
+    """The answer to `token list`."""
+
+    tokens: tuple[Token, ...]
+
+
+class Revoked(msgspec.Struct, frozen=True):
+    """The answer to `token revoke`."""
+
+    token_id: str
+
+
+@app.command(name="list")
+def list_(*, json: Json = False) -> None:
+    """List tokens: what they are for, never the tokens themselves."""
+    found = ask(Tokens, "GET", "tokens")
+    if json:
+        print_json(found.tokens)
+        return
+    rows = ((one.token_id, one.kind, one.name or "–", one.hint, "active" if one.active else "revoked",
+             ago(one.created_at_s), one.workspace_id or "–") for one in found.tokens)  # fmt: skip
+    print_table(("TOKEN", "KIND", "NAME", "BEGINS", "STATE", "AGE", "WORKSPACE"), rows, "There are no tokens.")
+
+
+@app.command
+def create(*, kind: str = "workspace", name: str = "", workspace: str = "", json: Json = False) -> None:
+    """Make a token. It is printed once, alone on standard output; nobody can read it again.
+
+    Parameters
+    ----------
+    kind
+        workspace, workspace_restricted, workspace_primary, worker …
+    name
+        What it is for, to be found in the list.
+    workspace
+        The workspace it is for; your own by default.
+    """
+    found = ask(Token, "POST", "tokens", body={"kind": kind, "name": name, "workspace": workspace})
+    if json:
+        print_json(found)
+    else:
+        print(found.token)
+
+
+@app.command
+def revoke(token: Annotated[str, cyclopts.Parameter(name="TOKEN_ID")], /) -> None:
+    """Revoke a token by its id; whoever uses it is cut off."""
+    found = ask(Revoked, "DELETE", f"tokens/{token}")
+    print(f"{found.token_id} is revoked.")
