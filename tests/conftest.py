@@ -4,6 +4,7 @@ import importlib.util
 import os
 import sys
 from pathlib import Path
+from types import ModuleType
 
 import pytest
 from hypothesis import settings
@@ -18,12 +19,19 @@ settings.register_profile("house", deadline=None, derandomize="CI" in os.environ
 settings.load_profile("house")
 
 
-def pytest_configure(config: pytest.Config) -> None:
-    """Make the fixtures of `servers.py` known to all tests; tests import its names from `levers9_test_servers`."""
-    name = "levers9_test_servers"
-    spec = importlib.util.spec_from_file_location(name, Path(__file__).with_name("servers.py"))
+def _load_servers() -> ModuleType:
+    """Make `servers.py` known as `levers9_test_servers`: the folders' own conftests import from it."""
+    spec = importlib.util.spec_from_file_location("levers9_test_servers", Path(__file__).with_name("servers.py"))
     assert spec is not None
     assert spec.loader is not None
-    sys.modules[name] = module = importlib.util.module_from_spec(spec)
+    sys.modules[spec.name] = module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
-    config.pluginmanager.register(module, name)
+    return module
+
+
+_SERVERS = _load_servers()
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Make the fixtures of `servers.py` known to all tests."""
+    config.pluginmanager.register(_SERVERS, _SERVERS.__name__)
