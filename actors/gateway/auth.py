@@ -86,7 +86,7 @@ class Gate:
         try:
             principal = self._known(authorization, now_s) or await self._try(authorization, address, now_s)
         except Refused as refused:
-            if refused.code == UNAUTHENTICATED:
+            if refused.code == UNAUTHENTICATED and authorization:  # without a token nothing was guessed
                 self._failures += 1
                 self._limit.failed(address, now_s)
             raise

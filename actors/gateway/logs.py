@@ -6,7 +6,8 @@ terminal state carries the number of its last line. A tail that its container en
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable, Iterable
+from collections.abc import AsyncGenerator, Callable, Iterable
+from contextlib import aclosing
 from typing import Final
 
 import msgspec
@@ -145,26 +146,28 @@ class LogReader:
                 return row
         raise Refused(f"There is no task {task_id!r}.", "It never existed, or was removed.", code=NOT_FOUND)
 
-    async def entries(self, task: TaskRow, *, after: int = 0, follow: bool = False) -> AsyncIterator[LogEntry]:
+    async def entries(self, task: TaskRow, *, after: int = 0, follow: bool = False) -> AsyncGenerator[LogEntry, None]:
         """Lines after number `after`, then how it ended; with `follow` waits for those that are still to come."""
         workspace_id = task.workspace_id
         while True:
             cursor = LogCursor(task.task_id, task.attempt, after)
-            async for entry in self._attempt(cursor, task, follow):
-                yield entry
-                if not isinstance(entry, ShownLine):
-                    return
+            async with aclosing(self._attempt(cursor, task, follow)) as entries:
+                async for entry in entries:
+                    yield entry
+                    if not isinstance(entry, ShownLine):
+                        return
             task, after = await self.task(task.task_id, workspace_id), 0
 
-    async def _attempt(self, cursor: LogCursor, task: TaskRow, follow: bool) -> AsyncIterator[LogEntry]:
+    async def _attempt(self, cursor: LogCursor, task: TaskRow, follow: bool) -> AsyncGenerator[LogEntry, None]:
         """The lines of one attempt; returns without an end when the task went on with another one."""
         chunks_to = ""
         with self._wakeups.listen(log_channel(task.container_id)) as bell:
             while True:
-                async for key, lines in self._chunks(task, chunks_to):
-                    chunks_to = key
-                    for line in cursor.take(lines):
-                        yield line
+                async with aclosing(self._chunks(task, chunks_to)) as chunks:
+                    async for key, lines in chunks:
+                        chunks_to = key
+                        for line in cursor.take(lines):
+                            yield line
                 ending = await self._ending(cursor, task)
                 if ending is not None or not follow:
                     yield ending or LogEnd(end=cursor.delivered)
@@ -183,7 +186,7 @@ class LogReader:
         await bell.wait(LOOK_AGAIN_S)
         return task if task.state.terminal else await self.task(task.task_id, task.workspace_id)
 
-    async def _chunks(self, task: TaskRow, read_to: str) -> AsyncIterator[tuple[str, tuple[LogLine, ...]]]:
+    async def _chunks(self, task: TaskRow, read_to: str) -> AsyncGenerator[tuple[str, tuple[LogLine, ...]], None]:
         if not task.container_id:
             return
         prefix = chunk_prefix(task.workspace_id, task.container_id)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import tempfile
-from collections.abc import AsyncIterable, AsyncIterator, Callable, Sequence
+from collections.abc import AsyncGenerator, AsyncIterable, Callable, Sequence
 from pathlib import Path
 from typing import IO, Final, TypeVar
 from urllib.parse import urlsplit
@@ -71,7 +71,7 @@ class StoredObjects:
                 await self._run(lambda part=chunk: spool.write(part))  # type: ignore[misc]
             await self._run(lambda: _put_spooled(self._store, key, spool))
 
-    async def read(self, key: str) -> AsyncIterator[bytes]:
+    async def read(self, key: str) -> AsyncGenerator[bytes, None]:
         """The object in pieces."""
         stream = await self._run(lambda: iter(obstore.get(self._store, key).stream(min_chunk_size=PIECE_BYTES)))
         while True:

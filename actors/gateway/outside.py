@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterable, AsyncIterator, Iterator, Sequence
+from collections.abc import AsyncGenerator, AsyncIterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Protocol
 
@@ -36,7 +36,7 @@ class Objects(Protocol):
         """How large an object is, or None without one."""
         ...
 
-    def read(self, key: str) -> AsyncIterator[bytes]:
+    def read(self, key: str) -> AsyncGenerator[bytes, None]:
         """The object in pieces."""
         ...
 

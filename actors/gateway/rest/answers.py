@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import http
+from collections.abc import AsyncGenerator
+from contextlib import aclosing
 from typing import Final
 
 import msgspec
 import structlog
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
-from starlette.responses import Response
+from starlette.responses import Response, StreamingResponse
+from starlette.types import Send
 
 from ....errors import (
     FORBIDDEN,
@@ -69,6 +72,17 @@ class Answer(msgspec.Struct, frozen=True, kw_only=True):
     """Base of every answer in JSON."""
 
     ok: bool = True
+
+
+class StreamedAnswer(StreamingResponse):
+    """An answer that comes in pieces; whoever makes them is told when the caller has gone."""
+
+    async def stream_response(self, send: Send) -> None:
+        """Send the pieces."""
+        pieces = self.body_iterator
+        assert isinstance(pieces, AsyncGenerator)
+        async with aclosing(pieces):
+            await super().stream_response(send)
 
 
 def json_answer(answer: Answer | ErrorBody, status: int = 200) -> Response:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator
+from contextlib import aclosing
 from typing import Final, TypeVar
 
 import msgspec
@@ -23,24 +24,26 @@ async def read_body(request: Request, limit_bytes: int = REST_BODY_MAX_BYTES) ->
     """The whole body. Raises `Refused` for one that is too large or comes too slowly."""
     parts: list[bytes] = []
     with trio.move_on_after(BODY_WITHIN_S) as scope:
-        async for part in body_parts(request, limit_bytes):
-            parts.append(part)
+        async with aclosing(body_parts(request, limit_bytes)) as stream:
+            async for part in stream:
+                parts.append(part)
     if scope.cancelled_caught:
         raise Refused("The body came too slowly.", f"It has {BODY_WITHIN_S:g} s.", code=TOO_SLOW)
     return b"".join(parts)
 
 
-async def body_parts(request: Request, limit_bytes: int = PAYLOAD_MAX_BYTES) -> AsyncIterator[bytes]:
+async def body_parts(request: Request, limit_bytes: int = PAYLOAD_MAX_BYTES) -> AsyncGenerator[bytes, None]:
     """The body as it comes. Raises `Refused` as soon as it is too large."""
     declared = request.headers.get("content-length", "0")
     if declared.isdigit() and int(declared) > limit_bytes:
         raise _too_large(limit_bytes)
     size_bytes = 0
-    async for part in request.stream():
-        size_bytes += len(part)
-        if size_bytes > limit_bytes:
-            raise _too_large(limit_bytes)
-        yield part
+    async with aclosing(request.stream()) as stream:
+        async for part in stream:
+            size_bytes += len(part)
+            if size_bytes > limit_bytes:
+                raise _too_large(limit_bytes)
+            yield part
 
 
 async def read_json(request: Request, kind: type[_Parsed]) -> _Parsed:

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator
+from contextlib import aclosing
 from typing import Final
 
 import msgspec
-from starlette.responses import Response, StreamingResponse
+from starlette.responses import Response
 
 from ....errors import INVALID, Refused
 from ....store.operations import TaskRow
 from ..logs import LogEntry, chunk_key, log_channel, read_lines
-from .answers import Answer, json_answer
+from .answers import Answer, StreamedAnswer, json_answer
 from .bodies import read_body
 from .desk import Call
 
@@ -45,12 +46,13 @@ async def read(call: Call) -> Response:
         raise Refused(f"after={after!r} is not a line's number.", code=INVALID)
     task = await call.desk.logs.task(call.parameter("task_id"), call.scope)
     follow = call.query("follow") in ("1", "true")
-    return StreamingResponse(_ndjson(call, task, int(after), follow), media_type="application/x-ndjson")
+    return StreamedAnswer(_ndjson(call, task, int(after), follow), media_type="application/x-ndjson")
 
 
-async def _ndjson(call: Call, task: TaskRow, after: int, follow: bool) -> AsyncIterator[bytes]:
-    async for entry in call.desk.logs.entries(task, after=after, follow=follow):
-        yield _packed(entry)
+async def _ndjson(call: Call, task: TaskRow, after: int, follow: bool) -> AsyncGenerator[bytes, None]:
+    async with aclosing(call.desk.logs.entries(task, after=after, follow=follow)) as entries:
+        async for entry in entries:
+            yield _packed(entry)
 
 
 def _packed(entry: LogEntry) -> bytes:

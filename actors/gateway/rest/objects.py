@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator
+from contextlib import aclosing
 from typing import Final
 
 import msgspec
 import trio
-from starlette.responses import Response, StreamingResponse
+from starlette.responses import Response
 
 from ....errors import INVALID, NOT_FOUND, TOO_LARGE, Refused
 from ....model.figures import PAYLOAD_MAX_BYTES, REST_BODY_MAX_BYTES
-from .answers import TOO_SLOW, Answer, json_answer
+from .answers import TOO_SLOW, Answer, StreamedAnswer, json_answer
 from .bodies import LARGE_BODY_WITHIN_S, body_parts, read_msgpack
 from .desk import Call
 
@@ -71,15 +72,17 @@ async def write(call: Call) -> Response:
     workspace_id, key = await _workspace(call), call.parameter("key")
     digest = hashlib.sha256()
 
-    async def checked() -> AsyncIterator[bytes]:
-        async for part in body_parts(call.request, PAYLOAD_MAX_BYTES):
-            digest.update(part)
-            yield part
+    async def checked() -> AsyncGenerator[bytes, None]:
+        async with aclosing(body_parts(call.request, PAYLOAD_MAX_BYTES)) as parts:
+            async for part in parts:
+                digest.update(part)
+                yield part
         _check_hash(key, digest.hexdigest())
 
     whole = _whole(workspace_id, key)
     with trio.move_on_after(LARGE_BODY_WITHIN_S) as scope:
-        await call.desk.objects.write(whole, checked())
+        async with aclosing(checked()) as parts:
+            await call.desk.objects.write(whole, parts)
     if scope.cancelled_caught:
         raise Refused("The body came too slowly.", f"It has {LARGE_BODY_WITHIN_S:g} s.", code=TOO_SLOW)
     return json_answer(Stored(stored=1), 201)
@@ -92,7 +95,7 @@ async def read(call: Call) -> Response:
     if size_bytes is None:
         raise Refused(f"There is no object {call.parameter('key')!r} in this workspace.", code=NOT_FOUND)
     headers = {"content-length": str(size_bytes)}
-    return StreamingResponse(call.desk.objects.read(whole), headers=headers, media_type="application/octet-stream")
+    return StreamedAnswer(call.desk.objects.read(whole), headers=headers, media_type="application/octet-stream")
 
 
 async def _workspace(call: Call) -> str:

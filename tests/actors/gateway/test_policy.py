@@ -1,0 +1,193 @@
+"""Who is where, what is announced, and what a change of leader means."""
+
+from __future__ import annotations
+
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
+
+from levers9.actors.gateway.policy import (
+    Announce,
+    AskPeersToReport,
+    BrainOpened,
+    Decision,
+    DialUpstream,
+    GatewayPolicy,
+    HangUpUpstream,
+    LeaderTold,
+    PeerHushed,
+    PeerLeft,
+    PeerOpened,
+    Place,
+    RelayBrought,
+    RelayLeft,
+    UpstreamOpened,
+)
+from levers9.wire.control import GatewayReady, LeaderIs, PeerArrived, PeerQuiet
+
+OTHER = "ws://other:1993"
+
+
+def told(policy: GatewayPolicy, epoch: int, url: str = "") -> tuple[Decision, ...]:
+    return policy.handle(LeaderTold(leader=LeaderIs(epoch=epoch, url=url)))
+
+
+def led(epoch: int = 1, url: str = "") -> GatewayPolicy:
+    policy = GatewayPolicy("g")
+    policy.handle(BrainOpened(resumed=False))
+    told(policy, epoch, url)
+    return policy
+
+
+def ready(place: Place, *peers: str) -> Announce:
+    return Announce(place=place, target="leader", message=GatewayReady(gateway_id="g", peers=peers))
+
+
+def test_a_peer_that_arrives_is_announced_to_whoever_leads() -> None:
+    here, elsewhere = led(), led(1, OTHER)
+    arrived = PeerArrived(peer="worker/w")
+    assert here.handle(PeerOpened(peer="worker/w")) == (Announce(place=Place.BRAIN, target="leader", message=arrived),)
+    assert elsewhere.handle(PeerOpened(peer="worker/w")) == (
+        Announce(place=Place.UPSTREAM, target="leader", message=arrived),
+    )
+
+
+def test_a_silent_peer_is_unknown_to_the_scheduler_and_stays_reachable() -> None:
+    policy = led()
+    policy.handle(PeerOpened(peer="worker/w"))
+    quiet = policy.handle(PeerHushed(peer="worker/w", closed=False))
+    message = PeerQuiet(peer="worker/w", closed=False)
+    assert quiet == (Announce(place=Place.BRAIN, target="scheduler", message=message),)
+    assert policy.place_of("worker/w") is Place.PEER
+
+
+def test_a_peer_that_left_is_nowhere_and_nothing_more_is_said_of_it() -> None:
+    policy = led()
+    policy.handle(PeerOpened(peer="worker/w"))
+    policy.handle(PeerLeft(peer="worker/w"))
+    assert policy.place_of("worker/w") is Place.NOWHERE
+    assert policy.handle(PeerHushed(peer="worker/w", closed=True)) == ()
+
+
+def test_a_brain_without_memory_hears_who_is_here_and_then_everything_from_the_peers() -> None:
+    policy = led(3)
+    policy.handle(PeerOpened(peer="worker/w"))
+    assert policy.handle(BrainOpened(resumed=True)) == ()
+    assert policy.handle(BrainOpened(resumed=False)) == (ready(Place.BRAIN, "worker/w"), AskPeersToReport(epoch=3))
+
+
+def test_a_brain_that_follows_hears_who_is_here_and_no_peer_is_bothered() -> None:
+    policy = led(3, OTHER)
+    assert policy.handle(BrainOpened(resumed=False)) == (ready(Place.BRAIN),)
+
+
+def test_a_new_leader_in_our_own_brain_is_reported_to_at_once() -> None:
+    policy = led(1)
+    policy.handle(PeerOpened(peer="client/c"))
+    assert told(policy, 2) == (ready(Place.BRAIN, "client/c"), AskPeersToReport(epoch=2))
+
+
+def test_a_leader_elsewhere_is_dialled_first_and_reported_to_once_its_relay_is_open() -> None:
+    policy = led(1)
+    assert told(policy, 2, OTHER) == (DialUpstream(url=OTHER),)
+    assert policy.handle(UpstreamOpened(resumed=False)) == (ready(Place.UPSTREAM), AskPeersToReport(epoch=2))
+    assert policy.handle(UpstreamOpened(resumed=True)) == ()
+
+
+def test_the_same_leader_elsewhere_with_a_new_epoch_is_not_dialled_anew() -> None:
+    policy = led(1, OTHER)
+    assert told(policy, 2, OTHER) == (ready(Place.UPSTREAM), AskPeersToReport(epoch=2))
+
+
+def test_when_our_own_brain_leads_again_the_relay_is_hung_up() -> None:
+    policy = led(1, OTHER)
+    assert told(policy, 2) == (HangUpUpstream(), ready(Place.BRAIN), AskPeersToReport(epoch=2))
+    assert policy.leader_place is Place.BRAIN
+
+
+def test_an_older_epoch_and_a_repetition_change_nothing() -> None:
+    policy = led(5)
+    assert told(policy, 5) == ()
+    assert told(policy, 4, OTHER) == ()
+    assert policy.leader_place is Place.BRAIN
+
+
+def test_what_speaks_through_a_followers_relay_is_reached_there_until_it_is_gone() -> None:
+    policy = led()
+    policy.handle(RelayBrought(relay="relay/f", addresses=("worker/far", "gateway/f")))
+    assert (policy.place_of("worker/far"), policy.relay_of("worker/far")) == (Place.DOWNSTREAM, "relay/f")
+    policy.handle(RelayLeft(relay="relay/f"))
+    assert policy.place_of("worker/far") is Place.NOWHERE
+
+
+def test_a_peer_that_moved_to_a_stream_of_ours_is_reached_here() -> None:
+    policy = led()
+    policy.handle(RelayBrought(relay="relay/f", addresses=("worker/w",)))
+    policy.handle(PeerOpened(peer="worker/w"))
+    policy.handle(RelayLeft(relay="relay/f"))
+    assert policy.place_of("worker/w") is Place.PEER
+
+
+def test_actors_of_the_control_plane_are_where_the_leader_is() -> None:
+    assert {led().place_of(one) for one in ("tasks", "scheduler", "leader", "pool/p")} == {Place.BRAIN}
+    assert led(1, OTHER).place_of("tasks") is Place.UPSTREAM
+    assert led().place_of("gateway/g") is Place.OWN
+
+
+PEERS = st.sampled_from(["worker/1", "worker/2", "client/1"])
+RELAYS = st.sampled_from(["relay/a", "relay/b"])
+
+
+class Routing(RuleBasedStateMachine):
+    """The policy beside two plain dicts and a pair."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.policy = GatewayPolicy("g")
+        self.here: dict[str, bool] = {}
+        self.relayed: dict[str, str] = {}
+        self.leader = (0, "")
+
+    @rule(peer=PEERS)
+    def opens(self, peer: str) -> None:
+        (said,) = self.policy.handle(PeerOpened(peer=peer))
+        assert isinstance(said, Announce)
+        assert said.place is (Place.UPSTREAM if self.leader[1] else Place.BRAIN)
+        self.here[peer] = True
+        self.relayed.pop(peer, None)
+
+    @rule(peer=PEERS)
+    def leaves(self, peer: str) -> None:
+        self.policy.handle(PeerLeft(peer=peer))
+        self.here.pop(peer, None)
+
+    @rule(relay=RELAYS, peer=PEERS)
+    def is_relayed(self, relay: str, peer: str) -> None:
+        self.policy.handle(RelayBrought(relay=relay, addresses=(peer,)))
+        if peer not in self.here:
+            self.relayed[peer] = relay
+
+    @rule(relay=RELAYS)
+    def relay_goes(self, relay: str) -> None:
+        self.policy.handle(RelayLeft(relay=relay))
+        self.relayed = {peer: by for peer, by in self.relayed.items() if by != relay}
+
+    @rule(epoch=st.integers(0, 5), url=st.sampled_from(["", "ws://a", "ws://b"]))
+    def leader_is(self, epoch: int, url: str) -> None:
+        decisions = told(self.policy, epoch, url)
+        if epoch < self.leader[0] or (epoch, url) == self.leader:
+            assert decisions == ()
+            return
+        asks = AskPeersToReport(epoch=epoch) in decisions
+        assert asks is not (DialUpstream(url=url) in decisions)
+        self.leader = (epoch, url)
+
+    @invariant()
+    def everybody_is_where_they_were_last_seen(self) -> None:
+        for peer in ("worker/1", "worker/2", "client/1"):
+            place = Place.PEER if peer in self.here else Place.DOWNSTREAM if peer in self.relayed else Place.NOWHERE
+            assert self.policy.place_of(peer) is place
+        standing = self.policy.snapshot()
+        assert (standing.epoch, standing.url) == self.leader
+
+
+TestRouting = Routing.TestCase
