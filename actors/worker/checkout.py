@@ -114,18 +114,32 @@ def _keep(kept: Path, files: list[CodeFile], found: dict[str, bytes]) -> None:
         if hashlib.sha256(data).hexdigest() != file.sha256:
             raise LeversError(f"{file.path} came with content that is not {file.sha256}")
         place = kept / _kept_name(file)
-        partial = place.with_suffix(".partial")
+        partial = place.with_suffix(f".{os.getpid()}.partial")
         partial.write_bytes(data)
         partial.chmod(0o555 if file.mode & 0o100 else 0o444)
         partial.replace(place)
 
 
 def _link(kept: Path, files: tuple[CodeFile, ...], folder: Path) -> None:
-    partial = folder.with_suffix(".partial")
+    partial = folder.with_suffix(f".{os.getpid()}.partial")
     shutil.rmtree(partial, ignore_errors=True)
     partial.mkdir(parents=True)
     for file in files:
         target = partial / file.path
         target.parent.mkdir(parents=True, exist_ok=True)
-        os.link(kept / _kept_name(file), target)
-    partial.replace(folder)
+        _link_or_copy(kept / _kept_name(file), target)
+    for below, _, _ in os.walk(partial):
+        os.chmod(below, 0o555)
+    try:
+        partial.replace(folder)
+    except OSError:  # another worker of this machine was first
+        shutil.rmtree(partial, ignore_errors=True)
+        if not folder.exists():
+            raise
+
+
+def _link_or_copy(source: Path, target: Path) -> None:
+    try:
+        os.link(source, target)
+    except OSError:  # this file system has no links, or no more of them
+        shutil.copy2(source, target)

@@ -80,11 +80,12 @@ class LogSplitter:
             self._index[stream] = int(number)
         return rest
 
-    def close_line(self, now_s: float) -> list[LogLine]:
-        """Both streams' unfinished lines are lines now: their call has ended."""
+    def close_lines(self, index: int | None, now_s: float) -> list[LogLine]:
+        """Unfinished lines of the call with this index, or of any (None), are lines now: it has ended."""
         lines: list[LogLine] = []
         for stream in (0, 1):
-            if self._partial[stream] and not self._partial[stream].startswith(self._marker):
+            ended = index is None or self._index[stream] <= index
+            if ended and self._partial[stream] and not self._partial[stream].startswith(self._marker):
                 self._take_all(stream, self._partial[stream], now_s, lines)
                 self._partial[stream] = b""
         return lines

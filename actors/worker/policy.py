@@ -22,7 +22,7 @@ from .events import Decision, Event, Send
 from .ledger import Attempt, Held, Results, Stage, Step
 from .outcomes import as_wanted, ended_with, not_started, parts
 
-GOODBYE_S: Final = 10.0  # a worker that leaves waits this long for its last results to be committed
+GOODBYE_S: Final = 2.0  # a worker that leaves waits this long for its last results to be committed
 
 
 class Identity(msgspec.Struct, frozen=True, kw_only=True):

@@ -164,11 +164,9 @@ class ProcessContainer:
             self._sink.finished(tuple(results))
 
     def _results(self, body: bytes) -> list[AttemptResult]:
-        outcomes = list(framing.outcomes(body))
-        if len(self._given) == len(outcomes):  # nothing else runs: an unfinished line is finished
-            self._pipes.close_lines()
         found: list[AttemptResult] = []
-        for outcome in outcomes:
+        for outcome in framing.outcomes(body):
+            self._pipes.close_lines(outcome.index)
             key = self._given.pop(outcome.index, None)
             if key is not None:
                 found.append(_result(key, outcome, self._pipes.splitter.last_number(outcome.index)))

@@ -77,6 +77,6 @@ class LogPipes:
                     break
                 waiting -= count
 
-    def close_lines(self) -> None:
-        """Unfinished lines are lines now."""
-        self._shipper.add(self.splitter.close_line(self._unix_time()))
+    def close_lines(self, index: int | None = None) -> None:
+        """Unfinished lines of the call with this index, or of any (None), are lines now."""
+        self._shipper.add(self.splitter.close_lines(index, self._unix_time()))

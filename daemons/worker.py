@@ -1,0 +1,217 @@
+"""A worker's process: `python -m levers9.daemons.worker --id … --url ws://… --http-url http://…`.
+
+It dials the control plane and keeps its work running while it can't reach it. SIGTERM lets what runs finish; when its
+root process is gone, it ends at once, and the keepers of its containers end their trees.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import signal
+import ssl
+import sys
+import time
+import urllib.parse
+from collections.abc import Sequence
+from itertools import cycle
+from pathlib import Path
+from typing import Final
+
+import msgspec
+import structlog
+import trio
+
+from ..actors.worker.actor import WorkerActor
+from ..actors.worker.http import open_http
+from ..actors.worker.policy import Identity, WorkerPolicy
+from ..actors.worker.runtime.environment import visible
+from ..actors.worker.runtime.process import ProcessRuntime, ProcessSettings
+from ..errors import BrokenByPeer, ConfigError, LeversError, Refused
+from ..model.figures import STOP_GRACE_S
+from ..model.ids import Chance
+from ..model.resources import Capacity
+from ..wire.carrier import Carrier
+from ..wire.carriers import websocket
+from ..wire.link import DialledLink
+from .logs import set_up_logs
+
+TOKEN_VARIABLE: Final = "LEVERS9_WORKER_TOKEN"
+_log = structlog.get_logger()
+
+
+class WorkerConfig(msgspec.Struct, frozen=True, kw_only=True):
+    """A worker. `urls` are tried in turn; `root_pid` 0 is none."""
+
+    worker_id: str
+    pool: str
+    epoch: int
+    capacity: Capacity
+    urls: tuple[str, ...]
+    http_url: str
+    token: str
+    state_folder: Path
+    root_pid: int = 0
+    grace_s: float = STOP_GRACE_S
+    stop_grace_s: float = STOP_GRACE_S
+
+
+async def run_worker(config: WorkerConfig) -> None:
+    """Work until told to leave, or until the root is gone. Raises `Refused` when no control plane wants this worker."""
+    chance = Chance()
+    async with open_http(config.http_url, config.token, chance) as http:
+        runtime = ProcessRuntime(
+            settings=ProcessSettings(environment=_environment(config)),
+            state_folder=config.state_folder,
+            objects=http,
+            log_sink=http,
+        )
+        identity = Identity(worker_id=config.worker_id, pool=config.pool, epoch=config.epoch, capacity=config.capacity)
+        policy = WorkerPolicy(identity, stop_grace_s=config.stop_grace_s)
+        link = DialledLink(name=f"worker/{config.worker_id}", dial=_dialler(config), chance=chance)
+        actor = WorkerActor(policy=policy, link=link, runtime=runtime, objects=http, chance=chance)
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(_watch_root, config.root_pid, nursery.cancel_scope)
+            nursery.start_soon(_leave_on_signal, actor, config.grace_s, nursery.cancel_scope)
+            await nursery.start(runtime.serve)
+            nursery.start_soon(runtime.warm_up)
+            nursery.start_soon(link.run)
+            await actor.run()
+            await link.aclose()
+            nursery.cancel_scope.cancel(reason="the worker has left")
+
+
+def _environment(config: WorkerConfig) -> dict[str, str]:
+    """What containers inherit: a part of our environment, and where the control plane is."""
+    parts = urllib.parse.urlsplit(config.urls[0])
+    told = {"LEVERS9_CONTROLPLANE_HOST": parts.hostname or "", "LEVERS9_HTTP_URL": config.http_url}
+    if parts.port is not None:
+        told["LEVERS9_CONTROLPLANE_PORT"] = str(parts.port)
+    return visible(os.environ) | told
+
+
+class _Dialler:
+    """Dials the next address each time."""
+
+    def __init__(self, config: WorkerConfig) -> None:
+        self._config = config
+        self._urls = cycle(config.urls)
+        secure = any(url.startswith("wss:") for url in config.urls)
+        self._ssl_context = ssl.create_default_context() if secure else None
+
+    async def __call__(self) -> Carrier:
+        url = next(self._urls)
+        query = urllib.parse.urlencode({"peer": "worker", "id": self._config.worker_id})
+        whole = f"{url.rstrip('/')}/v1/stream?{query}"
+        context = self._ssl_context if url.startswith("wss:") else None
+        return await websocket.connect(whole, token=self._config.token, ssl_context=context)
+
+
+def _dialler(config: WorkerConfig) -> _Dialler:
+    return _Dialler(config)
+
+
+async def _watch_root(pid: int, scope: trio.CancelScope) -> None:
+    if pid <= 0:
+        return
+    try:
+        pidfd = os.pidfd_open(pid)
+    except ProcessLookupError:
+        scope.cancel(reason="the root is gone")
+        return
+    try:
+        await trio.lowlevel.wait_readable(pidfd)
+        _log.warning("the root process is gone", root_pid=pid)
+        scope.cancel(reason="the root is gone")
+    finally:
+        os.close(pidfd)
+
+
+async def _leave_on_signal(actor: WorkerActor, grace_s: float, scope: trio.CancelScope) -> None:
+    """The first signal asks to leave, the second ends at once."""
+    with trio.open_signal_receiver(signal.SIGTERM, signal.SIGINT) as signals:
+        asked = False
+        async for number in signals:
+            if asked:
+                scope.cancel(reason="asked twice to end")
+            asked = True
+            actor.leave(f"it was asked to end by {signal.Signals(number).name}", grace_s)
+
+
+def parse(argv: Sequence[str]) -> WorkerConfig:
+    """The configuration in a command line and the environment. Raises `ConfigError` where a part is missing."""
+    parser = argparse.ArgumentParser(prog="levers9 worker")
+    parser.add_argument("--id", required=True)
+    parser.add_argument("--pool", default="default")
+    parser.add_argument("--epoch", type=int, default=int(time.time()))
+    parser.add_argument("--url", action="append", required=True)
+    parser.add_argument("--http-url", required=True)
+    parser.add_argument("--token-file", type=Path)
+    parser.add_argument("--cpu-milli", type=int, default=1000 * (os.cpu_count() or 1))
+    parser.add_argument("--memory-mib", type=int, default=_memory_mib())
+    parser.add_argument("--gpu-count", type=int, default=0)
+    parser.add_argument("--gpu-type", default="")
+    parser.add_argument("--state-dir", type=Path, required=True)
+    parser.add_argument("--root-pid", type=int, default=0)
+    parser.add_argument("--grace-s", type=float, default=STOP_GRACE_S)
+    asked = parser.parse_args(argv)
+    capacity = Capacity(
+        cpu_milli=asked.cpu_milli, memory_mib=asked.memory_mib, gpu_count=asked.gpu_count, gpu_type=asked.gpu_type
+    )
+    return WorkerConfig(
+        worker_id=asked.id,
+        pool=asked.pool,
+        epoch=asked.epoch,
+        capacity=capacity,
+        urls=tuple(asked.url),
+        http_url=asked.http_url,
+        token=_token(asked.token_file),
+        state_folder=asked.state_dir.resolve(),
+        root_pid=asked.root_pid,
+        grace_s=asked.grace_s,
+    )
+
+
+def _token(path: Path | None) -> str:
+    if path is not None:
+        try:
+            return path.read_text(encoding="utf-8").strip()
+        except OSError as error:
+            raise ConfigError(f"The token file {path} cannot be read: {error.strerror}.") from error
+    token = os.environ.pop(TOKEN_VARIABLE, "")  # nothing that we start shall see it
+    if not token:
+        raise ConfigError(f"A worker needs a token: give --token-file FILE, or set {TOKEN_VARIABLE}.")
+    return token
+
+
+def _memory_mib() -> int:
+    return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") >> 20
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run a worker; the exit status is 0 when it left, 2 for a wrong configuration, 1 when it was refused."""
+    set_up_logs()
+    try:
+        config = parse(sys.argv[1:] if argv is None else argv)
+    except ConfigError as error:
+        _log.error("the configuration is wrong", error=str(error))
+        return 2
+    try:
+        trio.run(run_worker, config)
+    except* (Refused, BrokenByPeer) as errors:
+        _log.error("the control plane does not want this worker", errors=[str(one) for one in _leaves(errors)])
+        return_code = 1
+    else:
+        return_code = 0
+    return return_code
+
+
+def _leaves(group: BaseExceptionGroup[LeversError]) -> list[BaseException]:
+    found: list[BaseException] = []
+    for error in group.exceptions:
+        found += _leaves(error) if isinstance(error, BaseExceptionGroup) else [error]
+    return found
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,253 @@
+"""What must survive: killed runners and workers, trees that resist, memory, time, cancels. Real processes."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import msgspec
+import pytest
+import trio
+from levers9_test_worker import MemoryObjects, a_spec, an_order, worked
+
+from levers9.actors.worker.runtime.process import ProcessRuntime
+from levers9.model.states import End
+from levers9.wire.scheduling import ContainerEnded, StopContainer
+from levers9.wire.work import AttemptKey, CancelAttempts
+
+pytestmark = pytest.mark.slow
+
+STUBBORN = """
+import os, pathlib, signal, subprocess, sys, time
+def note(folder):
+    pathlib.Path(folder, str(os.getpid())).touch()
+def stubborn_child(folder):
+    if os.fork() == 0:
+        os.setsid()
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)
+        note(folder)
+        if os.fork() == 0:
+            os.setsid()
+            note(folder)
+        time.sleep(120)
+        os._exit(0)
+def function(folder, ignores=True):
+    if ignores:
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    stubborn_child(folder)
+    note(folder)
+    time.sleep(120)
+"""
+KILLED = "import os, signal\ndef function():\n    os.kill(os.getpid(), signal.SIGKILL)\n"
+HUNGRY = "import time\ndef function(mib):\n    data = bytearray(mib << 20)\n    time.sleep(60)\n    return len(data)\n"
+LEAVES = "\ndef leave(folder):\n    stubborn_child(folder)\n    time.sleep(0.2)\n    os._exit(0)\n"
+TOUCHES = (
+    "import pathlib, time\ndef function(folder, name, s):\n    pathlib.Path(folder, name).touch()\n    time.sleep(s)\n"
+)
+SLEEPS = "import time\ndef function(s):\n    time.sleep(s)\n    return 'done'\n"
+
+
+def alive(pid: int) -> bool:
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] not in "ZX"
+    except OSError:
+        return False
+
+
+def noted(folder: Path) -> list[int]:
+    return [int(entry.name) for entry in folder.iterdir()]
+
+
+async def until(done: Callable[[], bool], within_s: float = 10.0) -> None:
+    """Look again and again: what is waited for happens in other processes."""
+    with trio.fail_after(within_s):
+        while not done():  # noqa: ASYNC110
+            await trio.sleep(0.005)
+
+
+async def test_a_killed_runner_ends_its_call_as_killed_and_frees_the_rest(
+    processes: ProcessRuntime, code: Path, objects: MemoryObjects
+) -> None:
+    (code / "mod.py").write_text(KILLED)
+    async with worked(processes, objects) as (plane, _):
+        await plane.start()
+        await plane.run(an_order(1), an_order(2))
+        first, second = await plane.result("task-1"), await plane.result("task-2")
+        await plane.until(lambda: bool(plane.of(ContainerEnded)))
+    assert (first.end, first.started) == (End.KILLED, True)
+    assert (second.end, second.started) == (End.DISCONNECTED, False)
+    assert plane.of(ContainerEnded)[0].end is End.KILLED
+
+
+async def test_a_tree_that_ignores_term_and_left_its_session_is_killed_after_the_grace(
+    processes: ProcessRuntime, code: Path, objects: MemoryObjects, tmp_path: Path
+) -> None:
+    (code / "mod.py").write_text(STUBBORN)
+    folder = tmp_path / "pids"
+    folder.mkdir()
+    async with worked(processes, objects, grace_s=0.3) as (plane, _):
+        await plane.start()
+        await plane.run(an_order(1, str(folder)))
+        await until(lambda: len(noted(folder)) == 3)
+        await plane.say(StopContainer(container_id="c1", why="enough"))
+        await plane.until(lambda: bool(plane.of(ContainerEnded)))
+        assert [pid for pid in noted(folder) if alive(pid)] == []
+        assert (await plane.result("task-1")).end is End.DISCONNECTED
+
+
+async def test_children_left_behind_by_a_runner_that_ended_are_killed(
+    processes: ProcessRuntime, code: Path, objects: MemoryObjects, tmp_path: Path
+) -> None:
+    folder = tmp_path / "pids"
+    folder.mkdir()
+    (code / "mod.py").write_text(STUBBORN + LEAVES)
+    async with worked(processes, objects) as (plane, _):
+        await plane.start(spec=a_spec("mod:leave"))
+        await plane.run(an_order(1, str(folder)))
+        await plane.until(lambda: bool(plane.of(ContainerEnded)))
+        assert len(noted(folder)) == 2
+        assert [pid for pid in noted(folder) if alive(pid)] == []
+
+
+WORKER = """
+import sys, trio, os
+from pathlib import Path
+import importlib.util
+spec = importlib.util.spec_from_file_location("levers9_test_worker", sys.argv[1])
+plane = importlib.util.module_from_spec(spec); sys.modules["levers9_test_worker"] = plane
+spec.loader.exec_module(plane)
+from levers9.actors.worker.runtime.process import ProcessRuntime, ProcessSettings
+async def main():
+    objects = plane.MemoryObjects()
+    settings = ProcessSettings(environment={"PYTHONPATH": sys.argv[2], "PATH": os.environ["PATH"]})
+    folder, logs = Path(sys.argv[3]), plane.NotedLogs()
+    runtime = ProcessRuntime(settings=settings, state_folder=folder, objects=objects, log_sink=logs)
+    async with trio.open_nursery() as nursery:
+        await nursery.start(runtime.serve)
+        async with plane.worked(runtime, objects) as (control, _):
+            await control.start()
+            await control.run(plane.an_order(1, sys.argv[4]))
+            await trio.sleep_forever()
+trio.run(main)
+"""
+
+
+async def test_when_the_worker_is_killed_the_whole_tree_is_gone_within_a_second(code: Path, tmp_path: Path) -> None:
+    (code / "mod.py").write_text(STUBBORN)
+    folder = tmp_path / "pids"
+    folder.mkdir()
+    plane = Path(__file__).parent.parent / "plane.py"
+    argv = [sys.executable, "-c", WORKER, str(plane), str(code), str(tmp_path / "state"), str(folder)]
+    process = await trio.lowlevel.open_process(argv, cwd=tmp_path, stdin=subprocess.DEVNULL)
+    try:
+        await until(lambda: len(noted(folder)) == 3, 20)
+    finally:
+        process.send_signal(signal.SIGKILL)
+        killed_at = time.monotonic()
+        await process.wait()
+    await until(lambda: not any(map(alive, noted(folder))))
+    assert time.monotonic() - killed_at < 1.0
+
+
+@pytest.mark.parametrize("use_cgroup", [True, False])
+async def test_out_of_memory_is_an_end_of_its_own_with_the_numbers(
+    processes: ProcessRuntime, code: Path, objects: MemoryObjects, use_cgroup: bool
+) -> None:
+    (code / "mod.py").write_text(HUNGRY)
+    processes._settings = msgspec.structs.replace(processes._settings, use_cgroup=use_cgroup)
+    async with worked(processes, objects) as (plane, _):
+        await plane.start(spec=a_spec(memory_mib=64))
+        await plane.run(an_order(1, 200))
+        result = await plane.result("task-1")
+        await plane.until(lambda: bool(plane.of(ContainerEnded)))
+    assert result.end is End.OUT_OF_MEMORY
+    assert result.failure is not None
+    assert "its limit is 64 MiB" in result.failure.why
+    assert plane.of(ContainerEnded)[0].end is End.OUT_OF_MEMORY
+
+
+async def test_a_call_that_runs_too_long_is_ended_and_those_behind_it_were_not_started(
+    processes: ProcessRuntime, code: Path, objects: MemoryObjects
+) -> None:
+    (code / "mod.py").write_text(SLEEPS)
+    async with worked(processes, objects, grace_s=0.2) as (plane, _):
+        await plane.start()
+        await plane.run(an_order(1, 0), an_order(2, 60, timeout_s=0.3), an_order(3, 0))
+        results = [await plane.result(f"task-{number}") for number in (1, 2, 3)]
+        await plane.until(lambda: bool(plane.of(ContainerEnded)))
+    assert [(one.end, one.started) for one in results] == [
+        (End.OK, True),
+        (End.TIMED_OUT, True),
+        (End.DISCONNECTED, False),
+    ]
+    assert plane.of(ContainerEnded)[0].end is End.TIMED_OUT
+
+
+async def test_a_waiting_call_that_is_cancelled_never_starts_and_its_neighbours_go_on(
+    processes: ProcessRuntime, code: Path, objects: MemoryObjects, tmp_path: Path
+) -> None:
+    (code / "mod.py").write_text(TOUCHES)
+    folder = str(tmp_path)
+    async with worked(processes, objects) as (plane, _):
+        await plane.start()
+        await plane.run(an_order(1, folder, "one", 0.5), an_order(2, folder, "two", 0), an_order(3, folder, "three", 0))
+        await until(lambda: (tmp_path / "one").exists())
+        await plane.say(CancelAttempts(container_id="c1", attempts=(AttemptKey("task-2", 1),)))
+        cancelled = await plane.result("task-2")
+        assert ("task-1", 1) not in plane.results()
+        last = await plane.result("task-3")
+    assert (cancelled.end, cancelled.started, last.end) == (End.CANCELLED, False, End.OK)
+    assert not (tmp_path / "two").exists()
+
+
+async def test_a_running_call_that_is_cancelled_cleans_up_and_ends_its_container(
+    processes: ProcessRuntime, code: Path, objects: MemoryObjects, tmp_path: Path
+) -> None:
+    (code / "mod.py").write_text(
+        "import pathlib, time\n"
+        "def function(folder):\n"
+        "    pathlib.Path(folder, 'began').touch()\n"
+        "    try:\n        time.sleep(60)\n    finally:\n        pathlib.Path(folder, 'cleaned').touch()\n"
+    )
+    async with worked(processes, objects) as (plane, _):
+        await plane.start()
+        await plane.run(an_order(1, str(tmp_path)), an_order(2, str(tmp_path)))
+        await until(lambda: (tmp_path / "began").exists())
+        await plane.say(CancelAttempts(container_id="c1", attempts=(AttemptKey("task-1", 1),)))
+        first, second = await plane.result("task-1"), await plane.result("task-2")
+        await plane.until(lambda: bool(plane.of(ContainerEnded)))
+    assert (first.end, first.started, second.end, second.started) == (End.CANCELLED, True, End.DISCONNECTED, False)
+    assert (tmp_path / "cleaned").exists()
+
+
+async def test_a_cancel_after_the_end_gets_the_result_again(
+    processes: ProcessRuntime, code: Path, objects: MemoryObjects
+) -> None:
+    (code / "mod.py").write_text(SLEEPS)
+    async with worked(processes, objects) as (plane, _):
+        await plane.start()
+        await plane.run(an_order(1, 0))
+        assert (await plane.result("task-1")).end is End.OK
+        plane.heard.clear()
+        await plane.say(CancelAttempts(container_id="c1", attempts=(AttemptKey("task-1", 1),)))
+        assert (await plane.result("task-1")).end is End.OK
+
+
+async def test_a_stopped_container_leaves_no_process_and_no_control_group(
+    processes: ProcessRuntime, code: Path, objects: MemoryObjects
+) -> None:
+    (code / "mod.py").write_text("import os\ndef function():\n    return os.getpid()\n")
+    async with worked(processes, objects) as (plane, _):
+        await plane.start("c-unique-1")
+        await plane.run(an_order(1), container_id="c-unique-1")
+        result = await plane.result("task-1")
+        await plane.say(StopContainer(container_id="c-unique-1", why="enough"))
+        await plane.until(lambda: bool(plane.of(ContainerEnded)))
+    assert result.result is not None
+    assert not alive(msgspec.msgpack.decode(result.result.data, type=int))
+    groups = [Path("/sys/fs/cgroup/memory"), Path("/sys/fs/cgroup/cpu"), Path("/sys/fs/cgroup")]
+    assert not [group for group in groups if (group / "levers9-c-unique-1").exists()]
+    assert os.getpid() > 0
