@@ -16,7 +16,7 @@ from typing import Final
 
 import trio
 
-from .child import Child, ChildSpec, Life
+from .child import Child, ChildSpec, Life, StartChild
 from .child_process import ProcessChild
 from .errors import ChildFailed, SupervisorGaveUp
 from .model.ids import Chance
@@ -39,7 +39,7 @@ from .wire.letter import Letter
 from .wire.mailbox import Mailbox
 from .wire.post import Post
 
-__all__ = ["Backoff", "ChildSpec", "Intensity", "Lifetime", "Nested", "Strategy", "Supervisor", "subtree"]
+__all__ = ["Backoff", "ChildSpec", "Intensity", "Lifetime", "Nested", "StartChild", "Strategy", "Supervisor", "subtree"]
 
 _log: Final = logging.getLogger("levers9.supervisor")
 
