@@ -61,6 +61,7 @@ class Link:
         self._idle.set()
         self._scope = trio.CancelScope()
         self._carriers = 0
+        self._stale = 0  # envelopes of an earlier session that wait in the inbox: not to be acknowledged in this one
         self._needs_beats = False
         self._lost_at = clock()
         self.greeted_again: Hello | None = None
@@ -107,8 +108,11 @@ class Link:
     async def next_event(self) -> LinkEvent:
         """What happened next; taking envelopes acknowledges them. After the end raises as `send`."""
         event = await self._inbox.take()
-        if isinstance(event, Received) and self.session.take(len(event.envelopes)):
-            self._wake.set()
+        if isinstance(event, Received):
+            stale = min(self._stale, len(event.envelopes))
+            self._stale -= stale
+            if self.session.take(len(event.envelopes) - stale):
+                self._wake.set()
         return event
 
     # The end.
@@ -200,6 +204,7 @@ class Link:
             if isinstance(event, Opened):
                 self._scope.deadline = math.inf
                 self._wake.set()
+                self._stale = self._stale if event.resumed else self._inbox.envelopes
                 self._opened()
             self._inbox.put(event)
 

@@ -14,10 +14,11 @@ LinkEvent = Opened | Received | PeerSilent | PeerBack | Lost
 
 
 class Inbox:
-    """Envelopes are bounded by the session's window; other events replace each other while nobody looks."""
+    """`envelopes` wait, bounded by the session's window; other events replace each other while nobody looks."""
 
     def __init__(self) -> None:
         self._events: deque[LinkEvent | list[Envelope]] = deque()
+        self.envelopes = 0
         self._arrived = trio.Event()
         self._waiting = False
         self._closed: LeversError | None = None
@@ -31,6 +32,7 @@ class Inbox:
         self._arrived.set()
 
     def _put_envelopes(self, envelopes: tuple[Envelope, ...]) -> None:
+        self.envelopes += len(envelopes)
         last = self._events[-1] if self._events else None
         if isinstance(last, list):
             last.extend(envelopes)
@@ -74,4 +76,7 @@ class Inbox:
         finally:
             self._waiting = False
         event = self._events.popleft()
-        return Received(tuple(event)) if isinstance(event, list) else event
+        if not isinstance(event, list):
+            return event
+        self.envelopes -= len(event)
+        return Received(tuple(event))

@@ -140,7 +140,6 @@ class Session:
     def _new_carrier(self, ordered: bool) -> None:
         self.lose()
         self._ordered = ordered
-        self._incoming.new_carrier()
 
     def forget(self) -> None:
         """Nothing of this session can be resumed: the next HELLO asks for a new one."""

@@ -112,11 +112,8 @@ class Incoming:
             self._hold(data, size_bytes, ordered=ordered)
             return ()
         fresh = self._advance(data, size_bytes)
-        while self._held and fresh:
-            ready = [first for first in self._held if first <= self.received + 1]
-            if not ready:
-                break
-            for first in sorted(ready):
+        while ready := [first for first in self._held if first <= self.received + 1]:
+            for first in ready:
                 fresh += self._advance(*self._held.pop(first))
         return fresh
 
@@ -164,10 +161,6 @@ class Incoming:
         self.acknowledged = self.taken
         self._unacknowledged_bytes = 0
         return self.taken
-
-    def new_carrier(self) -> None:
-        """Whatever waited for earlier envelopes comes again."""
-        self._held.clear()
 
 
 def window_fulls(packed: list[bytes]) -> list[list[bytes]]:
