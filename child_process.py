@@ -249,9 +249,10 @@ class _Lines:
 
 
 def _exit_words(code: int) -> str:
-    if code < 0:
-        return f"it was ended by {signal.Signals(-code).name}"
-    return f"it exited with {code}"
+    if code >= 0:
+        return f"it exited with {code}"
+    named = -code in {each.value for each in signal.Signals}  # most real-time signals have no name
+    return f"it was ended by {signal.Signals(-code).name if named else f'signal {-code}'}"
 
 
 def _close(fd: int) -> None:
