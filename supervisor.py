@@ -317,15 +317,17 @@ class Supervisor:
         the same supervisor in its start, unless the strategy is one for one.
         """
         async with self._alone():
-            child = self._add(spec)
-            try:
-                ending = await self._start(child)
-            except BaseException:
-                self._remove(child)
-                raise
-            if ending is not None:
-                self._remove(child)
-                raise ChildFailed(spec.name, ending.why)
+            await self._start_new(self._add(spec))
+
+    async def _start_new(self, child: Child) -> None:
+        try:
+            ending = await self._start(child)
+        except BaseException:
+            self._remove(child)
+            raise
+        if ending is not None:
+            self._remove(child)
+            raise ChildFailed(child.spec.name, ending.why)
 
     async def stop_child(self, name: str, reason: str = "it is no longer needed") -> None:
         """Stop a child and forget it; nothing happens if there is none of that name."""

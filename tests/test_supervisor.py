@@ -549,6 +549,17 @@ async def test_what_waits_for_a_child_that_stops_is_dead_and_its_address_is_free
     assert asker.post.mailbox_of("tasks") is None
 
 
+async def test_what_came_for_a_child_that_never_lives_again_is_dead(autojump_clock: MockClock) -> None:
+    asker = Asker()
+    spec = ChildSpec("tasks", actor(crash_on_bad), backoff=Backoff(min_s=20, jitter=0))
+    async with running(Supervisor("brain", [spec], post=asker.post)) as supervisor:
+        asker.post.send_nowait(question("bad"))
+        await trio.sleep(1)
+        asker.post.send_nowait(question("good", "m-2"))
+        await supervisor.stop_child("tasks")
+        assert asker.refusals() == [("m-1", "crashed"), ("m-2", "crashed")]
+
+
 async def test_a_letter_that_came_while_nobody_lived_waits_for_the_next_life(autojump_clock: MockClock) -> None:
     asker, handled = Asker(), list[str]()
 
