@@ -18,6 +18,7 @@ from ...wire.redial import Redial
 from .auth import Gate
 from .logs import LogReader
 from .metrics import build_metrics_app
+from .outlet import QUEUE_BYTES
 from .outside import Objects, Wakeups
 from .policy import GatewayPolicy
 from .questions import Questions
@@ -46,6 +47,7 @@ class Surroundings:
     secret: Callable[[int], bytes]
     replica_token: str = ""
     behind_tls: bool = False
+    queue_bytes: int = QUEUE_BYTES
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -68,10 +70,15 @@ class Gateway:
         brain = DialledLink(name="brain", dial=given.dial_brain, chance=given.chance, redial=_BRAIN_REDIAL)
         self.gate = Gate(given.store, given.clock, given.replica_token)
         self.relay = Relay(
-            policy=policy, brain=brain, dial_upstream=self._dial_upstream, post=post, chance=given.chance
+            policy=policy,
+            brain=brain,
+            dial_upstream=self._dial_upstream,
+            post=post,
+            chance=given.chance,
+            queue_bytes=given.queue_bytes,
         )
         self._acceptor = Acceptor(chance=given.chance)
-        self._door = Door(
+        self.door = Door(
             gate=self.gate,
             acceptor=self._acceptor,
             relay=self.relay,
@@ -108,14 +115,20 @@ class Gateway:
     async def run(self, listeners: Listeners, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
         """Serve until cancelled; started once every socket is served, whether or not the brain is there yet."""
         async with trio.open_nursery() as nursery:
-            await nursery.start(self._acceptor.run)
-            await nursery.start(self.relay.run)
-            await nursery.start(self._revocation.run)
-            app = build_app(self.desk(), self._door)
+            await nursery.start(self.run_without_listeners)
+            app = build_app(self.desk(), self.door)
             await nursery.start(partial(serve_http, app, listeners.http, listeners.tls))
             if listeners.streams is not None:
-                await nursery.start(partial(serve_streams, self._door, listeners.streams, listeners.tls))
+                await nursery.start(partial(serve_streams, self.door, listeners.streams, listeners.tls))
             if listeners.metrics is not None:
                 metrics = build_metrics_app(self.relay.statistics, self.gate.statistics)
                 await nursery.start(partial(serve_http, metrics, listeners.metrics, None))
+            task_status.started()
+
+    async def run_without_listeners(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
+        """Relay what comes in by `door`, until cancelled; `run` does so on sockets, a world without any."""
+        async with trio.open_nursery() as nursery:
+            await nursery.start(self._acceptor.run)
+            await nursery.start(self.relay.run)
+            await nursery.start(self._revocation.run)
             task_status.started()

@@ -53,8 +53,9 @@ class Outlet:
         self._queued_bytes = 0
         self._sending = False
         self._wake = trio.Event()
+        self._scope = trio.CancelScope()
         self._sent = self._dropped = 0
-        self.overflown = False
+        self.over = False
 
     def statistics(self) -> OutletStatistics:
         """What went through so far."""
@@ -64,7 +65,7 @@ class Outlet:
 
     def put(self, envelopes: Sequence[Envelope]) -> int:
         """Send now or soon; answers how many were dropped, because the queue overflowed or the peer is gone."""
-        if self.overflown:
+        if self.over:
             self._dropped += len(envelopes)
             return len(envelopes)
         if not self._queue and not self._sending and self._sent_at_once(envelopes):
@@ -85,8 +86,12 @@ class Outlet:
         self._wake.set()
         if len(self._queue) <= self._most_envelopes and self._queued_bytes <= self._most_bytes:
             return 0
-        self.overflown = True
+        self._end("too slow")
         return self._discard()
+
+    def _end(self, why: str) -> None:
+        self.over = True
+        self._scope.cancel(reason=why)
 
     def _discard(self) -> int:
         lost = len(self._queue)
@@ -97,16 +102,20 @@ class Outlet:
 
     async def run(self) -> None:
         """Move what waits into the session; ends when the peer is gone for good, or was too slow."""
-        try:
-            while not self.overflown:
-                if not self._queue:
-                    self._wake = trio.Event()
-                    await self._wake.wait()
-                    continue
-                await self._send_some()
-        except (BrokenByPeer, ClosedByUs):
-            self.overflown = True
+        with self._scope:
+            try:
+                while not self.over:
+                    await self._send_when_there_is()
+            except (BrokenByPeer, ClosedByUs):
+                self.over = True
         self._discard()
+
+    async def _send_when_there_is(self) -> None:
+        if self._queue:
+            await self._send_some()
+            return
+        self._wake = trio.Event()
+        await self._wake.wait()
 
     async def _send_some(self) -> None:
         batch = [self._queue.popleft() for _ in range(min(len(self._queue), _BATCH))]

@@ -23,7 +23,7 @@ from ...wire.letter import Letter, open_envelope
 from ...wire.link import Lost, Opened, PeerBack, PeerSilent, Received
 from ...wire.message import Failure, Message
 from ...wire.post import Post
-from .outlet import Line, Outlet
+from .outlet import QUEUE_BYTES, Line, Outlet
 from .policy import (
     Announce,
     AskPeersToReport,
@@ -113,7 +113,10 @@ class Nobody:
 
 
 class Relay:
-    """One gateway's relay. `dial_upstream` makes a link to another replica's gateway."""
+    """One gateway's relay. `dial_upstream` makes a link to another replica's gateway.
+
+    `queue_bytes` is what may wait for one peer beyond the window of its session.
+    """
 
     def __init__(
         self,
@@ -123,6 +126,7 @@ class Relay:
         dial_upstream: Callable[[str], DialledSession],
         post: Post,
         chance: Chance,
+        queue_bytes: int = QUEUE_BYTES,
     ) -> None:
         self._policy = policy
         self._brain = brain
@@ -130,6 +134,7 @@ class Relay:
         self._dial_upstream = dial_upstream
         self._post = post
         self._chance = chance
+        self._queue_bytes = queue_bytes
         self._seats: dict[str, Seat] = {}
         self._relays: dict[str, Seat] = {}
         self._upstream: Session | None = None
@@ -178,7 +183,7 @@ class Relay:
 
     async def serve_peer(self, line: Session, stamp: Stamp, token_hash: bytes) -> None:
         """Serve one peer's session until it is over. A newer session of the same peer takes its place."""
-        seat = Seat(stamp.source, stamp.role, token_hash, line, Outlet(line))
+        seat = Seat(stamp.source, stamp.role, token_hash, line, Outlet(line, size_bytes=self._queue_bytes))
         self._seats[seat.address] = seat
         try:
             await self._serve(seat, lambda event: self._from_peer(seat, stamp, event))
@@ -190,7 +195,7 @@ class Relay:
 
     async def serve_relay(self, line: Session, name: str, token_hash: bytes) -> None:
         """Serve the relay of a follower's gateway until it is over."""
-        seat = Seat(name, "relay", token_hash, line, Outlet(line))
+        seat = Seat(name, "relay", token_hash, line, Outlet(line, size_bytes=self._queue_bytes))
         self._relays[name] = seat
         try:
             await self._serve(seat, lambda event: self._from_relay(seat, event))
@@ -351,10 +356,11 @@ class Relay:
         if seat is None:
             self._counts.dropped += len(group)
             return
+        was_over = seat.outlet.over
         lost = seat.outlet.put(group)
-        self._counts.down += len(group)
-        if lost:
-            self._counts.dropped += lost
+        self._counts.down += len(group) if not lost else 0
+        self._counts.dropped += lost
+        if seat.outlet.over and not was_over:
             self._counts.overflows += 1
             _log.warning("a peer was too slow and has to begin anew", peer=seat.address, dropped=lost)
 

@@ -13,9 +13,11 @@ import trio
 
 from levers9.actors.gateway.gateway import Gateway, Listeners, Surroundings
 from levers9.actors.gateway.objects import StoredObjects, open_objects
+from levers9.actors.gateway.outlet import QUEUE_BYTES
 from levers9.actors.gateway.outside import Wakeups
 from levers9.actors.gateway.server import Tls
 from levers9.daemons.gateway import bind_port
+from levers9.errors import LeversError
 from levers9.model.ids import Chance
 from levers9.model.states import TokenKind
 from levers9.model.tokens import hash_of, hint_of, make_token
@@ -43,10 +45,8 @@ class FakeBrain:
     chance: Chance
     arrived: list[Envelope] = field(default_factory=list)
     link: Link | None = None
-    links: int = 0
     answers: dict[type[Message], Callable[[Message], Message | None]] = field(default_factory=dict)
     cable: MemoryCable | None = None
-    stalled: trio.Event | None = None
 
     def __post_init__(self) -> None:
         self.acceptor = Acceptor(chance=self.chance)
@@ -67,7 +67,6 @@ class FakeBrain:
 
     async def _own(self, link: Link) -> None:
         self.link = link
-        self.links += 1
         while True:
             event = await link.next_event()
             if isinstance(event, Received):
@@ -89,10 +88,6 @@ class FakeBrain:
     def say(self, target: str, message: Message) -> None:
         assert self.link is not None
         self.link.send_nowait(Envelope(self.chance.id("m"), "tasks", target, pack(message)))
-
-    def forget(self) -> None:
-        """Begin anew, as a brain that was restarted: nothing is known of any session."""
-        self.acceptor = Acceptor(chance=self.chance)
 
     def heard(self, kind: type[Message]) -> list[tuple[Envelope, Message]]:
         opened = [(envelope, unpack(envelope.payload)) for envelope in self.arrived]
@@ -141,6 +136,14 @@ class Stand:
         self.tokens[value] = row
         return value
 
+    async def restart_brain(self) -> None:
+        """The brain's process begins anew: nothing of any session is known to it."""
+        old = self.brain.cable
+        assert old is not None
+        self.brain.acceptor = Acceptor(chance=self.chance)
+        await self.nursery.start(self.brain.acceptor.run)
+        old.cut()
+
     def http(self, token: str = "", **more: object) -> httpx2.AsyncClient:
         headers = {"authorization": f"Bearer {token}"} if token else {}
         return httpx2.AsyncClient(base_url=f"{self.scheme}://127.0.0.1:{self.http_port}", headers=headers, **more)  # type: ignore[arg-type]
@@ -179,7 +182,10 @@ class Peer:
         while True:
             if self.hold is not None:
                 await self.hold.wait()
-            event = await self.link.next_event()
+            try:
+                event = await self.link.next_event()
+            except LeversError:
+                return  # the one who runs the link hears why
             if isinstance(event, Opened):
                 self.opened += 1
                 self.fresh += not event.resumed
@@ -217,6 +223,7 @@ async def standing(
     gateway_id: str = "g1",
     store: MemoryStore | None = None,
     leader: LeaderIs | None = OWN_BRAIN,
+    queue_bytes: int = QUEUE_BYTES,
 ) -> AsyncIterator[Stand]:
     """A gateway that knows its leader."""
     chance, store, wakeups, now_s = Chance(7), store or MemoryStore(), Wakeups(), [1_000.0]
@@ -234,6 +241,7 @@ async def standing(
         secret=chance.secret,
         replica_token=REPLICA_TOKEN,
         behind_tls=behind_tls,
+        queue_bytes=queue_bytes,
     )
     sockets = [bind_port("127.0.0.1", 0, "tests", "--port") for _ in range(3)]
     listeners = Listeners(http=sockets[0], streams=None if one_port else sockets[1], metrics=sockets[2], tls=tls)

@@ -81,11 +81,23 @@ async def test_a_full_queue_ends_the_outlet_and_counts_what_was_lost() -> None:
     outlet = Outlet(line, envelopes=5)
     assert outlet.put(numbered(0, 5)) == 0
     assert outlet.put(numbered(5, 1)) == 6
-    assert outlet.overflown
+    assert outlet.over
     with trio.fail_after(1):
         await outlet.run()
     assert outlet.put(numbered(6, 2)) == 2
     assert outlet.statistics().dropped == 8
+
+
+async def test_a_peer_that_takes_nothing_is_given_up_once_its_queue_is_full() -> None:
+    outlet = Outlet(SlowLine(0), envelopes=1)
+    with trio.fail_after(1):
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(outlet.run)
+            outlet.put(numbered(0, 1))
+            await wait_all_tasks_blocked()
+            outlet.put(numbered(1, 1))
+            assert outlet.put(numbered(2, 1)) == 2
+    assert outlet.over
 
 
 async def test_the_queue_is_bounded_in_bytes_too() -> None:
