@@ -43,9 +43,10 @@ class ControlPlane:
         if objects is not None:
             argv += ["--objects-url", f"file://{objects}"]
         env = {**os.environ, **{name: value for name, value in self._urls.items() if value}}
-        self.process = subprocess.Popen(
-            argv, env=env, stdout=subprocess.PIPE, stderr=self.log.open("ab"), text=True, start_new_session=True
-        )
+        with self.log.open("ab") as log:
+            self.process = subprocess.Popen(
+                argv, env=env, stdout=subprocess.PIPE, stderr=log, text=True, start_new_session=True
+            )
         assert self.process.stdout is not None
         for line in self.process.stdout:
             said = json.loads(line)
@@ -169,7 +170,8 @@ class MapRun:
         }
         program = Path(__file__).with_name("mapped") / "recorded_map.py"
         argv = [sys.executable, str(program), str(self.effects), str(self.results), str(calls), str(sleep_s)]
-        self.process = subprocess.Popen(argv, env=env, stdout=self.log.open("wb"), stderr=subprocess.STDOUT)
+        with self.log.open("wb") as log:
+            self.process = subprocess.Popen(argv, env=env, stdout=log, stderr=subprocess.STDOUT)
 
     def wait_for_effects(self, count: int, within_s: float = 90.0) -> None:
         """Return once so many calls have begun."""
