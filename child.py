@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from typing import Protocol
+from typing import Protocol, cast
 
 import msgspec
 import trio
@@ -109,7 +109,7 @@ class Child:
 
 def _leaves(error: Exception) -> Iterator[Exception]:
     if isinstance(error, ExceptionGroup):
-        for each in error.exceptions:
+        for each in cast("ExceptionGroup[Exception]", error).exceptions:
             yield from _leaves(each)
     else:
         yield error

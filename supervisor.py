@@ -11,7 +11,7 @@ import contextlib
 import logging
 import math
 from collections import deque
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable
 from typing import Final
 
 import trio
@@ -338,7 +338,7 @@ class Supervisor:
                 self._remove(child)
 
     @contextlib.asynccontextmanager
-    async def _alone(self) -> AsyncIterator[None]:
+    async def _alone(self) -> AsyncGenerator[None]:
         """A group restart and a change of the children exclude each other."""
         if self._strategy is Strategy.ONE_FOR_ONE:
             yield

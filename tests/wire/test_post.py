@@ -50,8 +50,10 @@ def make_post() -> Post:
     return Post(chance=Chance(1), clock=lambda: 1_000.0)
 
 
-def said(number: int = 0, target: str = "tasks", source: str = "client/c", **more: str) -> Letter:
-    return Letter(ExplainTask(task_id=str(number)), source, target, **more)
+def said(
+    number: int = 0, target: str = "tasks", source: str = "client/c", *, id: str = "", correlation: str = ""
+) -> Letter:
+    return Letter(ExplainTask(task_id=str(number)), source, target, id=id, correlation=correlation)
 
 
 def causes(post: Post) -> dict[Cause, int]:
