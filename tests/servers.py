@@ -47,6 +47,22 @@ class RunningServer:
         self.process.kill()
         self.process.wait()
 
+    def restart(self) -> None:
+        """Kill it and start it as a supervisor would: again, should orphans of the killed one be in the way."""
+        self.kill()
+        while True:
+            self.start()
+            if trio.run(self._ready_or_ended):
+                return
+
+    async def _ready_or_ended(self) -> bool:
+        with trio.fail_after(READY_S):
+            while self.process.poll() is None:
+                with trio.move_on_after(0.1):
+                    await until_ready(self.server)
+                    return True
+        return False
+
     def stop(self) -> None:
         self.process.send_signal(self.server.stop_signal)
         self.process.wait(timeout=30)

@@ -14,7 +14,7 @@ from ...errors import ClosedByUs, EpochSuperseded, LeversError, OutcomeUnknown, 
 from ..island import Reply, give_all
 from ..operations import Answer, Operation
 from .plans import LOCK_EPOCH, plan_of
-from .session import READER, WRITER, Lost, Session, connect_patiently, translated
+from .session import READER, WRITER, Lost, LostBefore, Session, connect_patiently, translated
 
 GROUP_OPERATIONS: Final = 256  # a longer group would make its first caller wait for its last
 Answers = tuple[Answer, ...]
@@ -85,8 +85,7 @@ class Writer:
     async def _serve(self, group: tuple[Request, ...]) -> None:
         transaction = _Transaction(group)
         try:
-            session = await self._connected()
-            answers = await transaction.run(session)
+            answers = await self._run(transaction)
         except asyncio.CancelledError:
             _refuse_all(group, OutcomeUnknown if transaction.commit_sent else ClosedByUs, _CLOSED)
             raise
@@ -99,11 +98,26 @@ class Writer:
             self._failed(group, StoreUnavailable, str(error))
         except (asyncpg.PostgresError, asyncpg.InterfaceError) as error:
             await self._refused(group, error)
+        except Exception as error:  # the edge of the island: a mistake of ours must not leave callers waiting
+            if self._session is not None:
+                self._session.drop()
+            kind = OutcomeUnknown if transaction.commit_sent else StoreUnavailable
+            self._failed(group, kind, f"the store failed: {type(error).__name__}: {error}")
         else:
             self._counts.operations += len(transaction.operations)
             self._counts.commits += 1
             self._counts.largest_group = max(self._counts.largest_group, len(transaction.operations))
             give_all([(request.reply, outcome.Value(each)) for request, each in zip(group, answers)])
+
+    async def _run(self, transaction: _Transaction) -> list[Answers]:
+        """Run it; on another connection where the one we had was gone before anything was sent."""
+        try:
+            return await transaction.run(await self._connected())
+        except LostBefore:
+            if transaction.begun:
+                raise
+        transaction.commit_sent = False
+        return await transaction.run(await self._connected())
 
     async def _connected(self) -> Session:
         if self._session is None or self._session.closed:
@@ -131,6 +145,7 @@ class _Transaction:
         self._group = group
         self._epoch = group[0].epoch
         self.operations = tuple([operation for request in group for operation in request.operations])
+        self.begun = False
         self.commit_sent = False
 
     async def run(self, session: Session) -> list[Answers]:
@@ -139,6 +154,7 @@ class _Transaction:
             self.commit_sent = True  # the statement is its own transaction
             return [(await _carry_out(session, self.operations[0], self._epoch),)]
         await session.execute("BEGIN")
+        self.begun = True
         try:
             answers = await self._answers(session)
         except BaseException:

@@ -63,6 +63,7 @@ def _refuse_newer(done: int, known: int) -> None:
 
 
 async def _apply(session: Session, migration: Migration) -> None:
+    """In one transaction: words that are sent together are one."""
     name = migration.name.replace("'", "''")
     record = f"INSERT INTO schema_migrations (number, name) VALUES ({migration.number}, '{name}')"
-    await session.execute(f"BEGIN;\n{migration.sql};\n{record};\nCOMMIT")
+    await session.execute(f"{migration.sql};\n{record}")

@@ -29,8 +29,21 @@ WRITER: Final = _COMMON | {
 READER: Final = _COMMON | {"default_transaction_read_only": "on"}
 
 
+_ERRORS: Final = (
+    asyncpg.PostgresError,
+    asyncpg.InterfaceError,
+    asyncpg.InternalClientError,
+    OSError,
+    TimeoutError,
+)
+
+
 class Lost(Exception):
     """The connection is no more. What was sent last may or may not have been carried out."""
+
+
+class LostBefore(Lost):
+    """The connection turned out to be gone before the statement was sent."""
 
 
 class Session:
@@ -52,14 +65,14 @@ class Session:
             if statement is None:
                 statement = self._prepared[sql] = await self._connection.prepare(sql, timeout=ANSWER_S)
             return await statement.fetch(*arguments, timeout=ANSWER_S)
-        except (asyncpg.PostgresError, asyncpg.InterfaceError, OSError, TimeoutError) as error:
+        except _ERRORS as error:
             raise self._judged(error) from error
 
     async def execute(self, words: str) -> None:
         """BEGIN, COMMIT and the like. Raises as `fetch`."""
         try:
             await self._connection.execute(words, timeout=ANSWER_S)
-        except (asyncpg.PostgresError, asyncpg.InterfaceError, OSError, TimeoutError) as error:
+        except _ERRORS as error:
             raise self._judged(error) from error
 
     def _judged(self, error: Exception) -> Exception:
@@ -68,8 +81,10 @@ class Session:
         invalid = isinstance(error, asyncpg.DataError)  # also asyncpg's own, which never went out
         if (refused or invalid) and not self.closed:
             return error
+        # asyncpg speaks so when the server's farewell, or the end, had come in before we said anything.
+        before = isinstance(error, (asyncpg.InterfaceError, asyncpg.InternalClientError))
         self.drop()
-        return Lost(str(error) or type(error).__name__)
+        return (LostBefore if before else Lost)(str(error) or type(error).__name__)
 
     def drop(self) -> None:
         """Forget the connection without a farewell."""
@@ -79,7 +94,7 @@ class Session:
         """Say goodbye, for a second at most."""
         try:
             await self._connection.close(timeout=1.0)
-        except (asyncpg.PostgresError, asyncpg.InterfaceError, OSError, TimeoutError):
+        except _ERRORS:
             self.drop()
 
 
@@ -89,10 +104,10 @@ async def connect(url: str, settings: Mapping[str, str]) -> Session:
         connection = await asyncpg.connect(
             url, timeout=CONNECT_S, statement_cache_size=0, server_settings=dict(settings)
         )
-    except (asyncpg.PostgresError, asyncpg.InterfaceError, OSError, TimeoutError) as error:
-        raise StoreUnavailable(f"Postgres does not answer: {str(error) or type(error).__name__}") from error
     except ValueError as error:
         raise Refused("The address of the store cannot be read.", str(error), "Give postgresql://…", INVALID) from error
+    except _ERRORS as error:
+        raise StoreUnavailable(f"Postgres does not answer: {str(error) or type(error).__name__}") from error
     return Session(connection)
 
 

@@ -6,9 +6,10 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Final
 
+import asyncpg
 import trio
 
-from ...errors import ClosedByUs
+from ...errors import ClosedByUs, StoreUnavailable
 from ..face import StoreStatistics
 from ..island import Island, Reply, open_island
 from ..operations import Answer, Operation
@@ -16,7 +17,7 @@ from . import accounts, fleet, tasks
 from .groups import Answers, Counts, Readers, Request, Writer
 from .migrate import Migration, known_migrations, migrate
 from .plans import plan_of
-from .session import WRITER, connect_patiently
+from .session import WRITER, Lost, connect_patiently, translated
 
 _REGISTERED = (accounts, fleet, tasks)  # importing them declares the plans of their operations
 PATIENCE_S: Final = 10.0
@@ -96,6 +97,10 @@ async def _prepare(url: str, patience_s: float, migrations: tuple[Migration, ...
     session = await connect_patiently(url, WRITER, patience_s)
     try:
         await migrate(session, migrations)
+    except (asyncpg.PostgresError, asyncpg.InterfaceError) as error:
+        raise translated(error) from error
+    except Lost as error:
+        raise StoreUnavailable(f"the connection to Postgres broke: {error}") from error
     finally:
         await session.close()
 
