@@ -54,7 +54,7 @@ class Link:
         self._wake = trio.Event()
         self._room = trio.Event()
         self._turn = trio.StrictFIFOLock()
-        self._ended = trio.Event()
+        self.ended = trio.Event()
         self.ended_by: LeversError | None = None
         self._carrier: Carrier | None = None
         self._idle = trio.Event()
@@ -134,7 +134,7 @@ class Link:
             self._drop(str(error))
             self._inbox.close(error)
             self._room.set()
-            self._ended.set()
+            self.ended.set()
 
     def statistics(self) -> LinkStatistics:
         """The link now."""
@@ -170,6 +170,7 @@ class Link:
         with trio.CancelScope(deadline=trio.current_time() + HANDSHAKE_LIMIT_S) as self._scope:
             async with trio.open_nursery() as nursery:
                 self._needs_beats = not carrier.watch_peer(self._peer_changed)
+                self.due_changed()
                 if self._handle(carrier, start):
                     nursery.start_soon(self._write, carrier)
                     nursery.start_soon(self._read, carrier)

@@ -81,7 +81,7 @@ class DialledLink(Link):
             await self._dial_once()
             healthy_s = max(0.0, self._clock() - self._opened_at)
             with trio.move_on_after(self._redial.wait_s(self._chance, healthy_s)):
-                await self._ended.wait()
+                await self.ended.wait()
 
     async def _dial_once(self) -> None:
         try:
@@ -100,7 +100,6 @@ class DialledLink(Link):
 
     def _opened(self) -> None:
         self._opened_at = self._clock()
-        self.due_changed()
         if self._task_status is not None:
             self._task_status.started()
             self._task_status = None
@@ -159,7 +158,7 @@ class Acceptor:
         self.kept_s = kept_s
         self._chance = chance
         self._links: dict[str, _AcceptedLink] = {}
-        self._swept: set[_AcceptedLink] = set()
+        self._swept: dict[_AcceptedLink, None] = {}  # in the order they came: a set's order differs between runs
         self._sweep = Sweep(self._swept, clock)
         self._nursery: trio.Nursery | None = None
 
@@ -221,14 +220,14 @@ class Acceptor:
         identity = self._chance.id("session")
         link = _AcceptedLink(name, Session(now=self.clock(), identity=identity), self)
         self._links[name] = link
-        self._swept.add(link)
+        self._swept[link] = None
         self._nursery.start_soon(self._own, link, on_link)
         return link
 
     async def _own(self, link: _AcceptedLink, on_link: Callable[[Link], Awaitable[None]]) -> None:
         try:
             await on_link(link)
-        except BrokenByPeer:
+        except (BrokenByPeer, ClosedByUs):
             if link.ended_by is None:
                 raise
         finally:
@@ -236,6 +235,6 @@ class Acceptor:
             await link.aclose()
 
     def _forget(self, link: _AcceptedLink) -> None:
-        self._swept.discard(link)
+        self._swept.pop(link, None)
         if self._links.get(link.name) is link:
             del self._links[link.name]
