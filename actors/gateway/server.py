@@ -62,7 +62,7 @@ class _Arrival:
         try:
             self._visitor = await self._door.admit(knock)
         except StoreUnavailable as error:
-            raise trio.BrokenResourceError("the store cannot be reached") from error
+            raise Refused("The store cannot be reached now.", str(error), code=error.code) from error
         except Refused as refused:
             if refused.code == RATE_LIMITED:
                 raise trio.BrokenResourceError("too many failed tries") from refused

@@ -23,6 +23,7 @@ from ...errors import (
     ClosedByUs,
     PeerProtocolError,
     Refused,
+    StoreUnavailable,
 )
 from ...model.figures import DIAL_LIMIT_S, FRAME_MAX_BYTES, GOODBYE_WAIT_S, HANDSHAKE_LIMIT_S
 from ..carrier import CarrierStatistics, Counts
@@ -30,7 +31,13 @@ from ..carrier import CarrierStatistics, Counts
 RECEIVE_BUFFER_BYTES: Final = 64 << 10  # the library's 4 KiB halve its speed
 QUEUED_MESSAGES: Final = 4  # of up to 1 MiB each, between the library's reader and ours
 
-_STATUS_OF: Final = {UNAUTHENTICATED: 401, FORBIDDEN: 403, NOT_FOUND: 404}
+_STATUS_OF: Final = {
+    UNAUTHENTICATED: 401,
+    FORBIDDEN: 403,
+    NOT_FOUND: 404,
+    StoreUnavailable.code: 503,
+}
+_PASSING: Final = frozenset({429, *range(500, 600)})  # what is so now may be otherwise at the next dial
 _CODE_OF: Final = {401: UNAUTHENTICATED, 403: FORBIDDEN}
 
 _FOREIGN: Final = (
@@ -198,7 +205,7 @@ class _Hold:
     async def _hold(self, stream: _ClientStream, parts: urllib.parse.SplitResult, headers: dict[str, str]) -> None:
         async with trio.open_nursery() as nursery:
             connection = await trio_websocket.wrap_client_stream(
-                nursery,
+                cast(trio.Nursery, _Readers(nursery, self._reader_ended)),
                 stream,
                 parts.netloc,
                 parts._replace(scheme="", netloc="", fragment="").geturl() or "/",
@@ -211,6 +218,27 @@ class _Hold:
             self.ready.set()
             await self.carrier.gone.wait()
             nursery.cancel_scope.cancel()
+
+    def _reader_ended(self) -> None:
+        if self.carrier is None:
+            self.error = ConnectionResetError("the connection ended before the upgrade was answered")
+            self.scope.cancel()
+
+
+class _Readers:
+    """The nursery for the library's reader, whose end is the only sign that no answer to the upgrade will come."""
+
+    def __init__(self, nursery: trio.Nursery, ended: Callable[[], None]) -> None:
+        self._nursery = nursery
+        self._ended = ended
+
+    def start_soon(self, reader: Callable[[], Awaitable[object]]) -> None:
+        """Run the reader, and tell when it has ended."""
+        self._nursery.start_soon(self._run, reader)
+
+    async def _run(self, reader: Callable[[], Awaitable[object]]) -> None:
+        await reader()
+        self._ended()
 
 
 def _first(error: BaseException) -> BaseException:
@@ -243,6 +271,8 @@ def is_loopback(host: str) -> bool:
 def _translate(url: str, error: BaseException | None) -> Exception:
     if not isinstance(error, trio_websocket.ConnectionRejected):
         return BrokenByPeer(f"{url} cannot be reached: {error!r}")
+    if error.status_code in _PASSING:
+        return BrokenByPeer(f"{url} answered with HTTP status {error.status_code}.")
     try:
         refusal = msgspec.json.decode(error.body or b"", type=_Refusal)
         return Refused(refusal.what, refusal.why, refusal.fix, refusal.code)

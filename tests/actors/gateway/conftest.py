@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass, field
 from functools import partial
@@ -32,6 +32,7 @@ from levers9.wire.link import Acceptor, DialledLink, Link, Opened, Received
 from levers9.wire.message import Message
 from levers9.wire.redial import Redial
 
+Dial = Callable[[], Awaitable[Carrier]]
 FAST = Redial(first_min_s=0.0, first_max_s=0.01, max_s=0.05)
 DEADLINE_S = 10.0
 OWN_BRAIN = LeaderIs(epoch=1)
@@ -148,15 +149,18 @@ class Stand:
         headers = {"authorization": f"Bearer {token}"} if token else {}
         return httpx2.AsyncClient(base_url=f"{self.scheme}://127.0.0.1:{self.http_port}", headers=headers, **more)  # type: ignore[arg-type]
 
-    def dial(self, path: str, token: str, port: int | None = None) -> Callable[[], object]:
+    def dial(self, path: str, token: str, port: int | None = None) -> Dial:
         letter = "s" if self.scheme == "https" else ""
         url = f"ws{letter}://127.0.0.1:{port or self.stream_port}{path}"
         return partial(websocket.connect, url, token=token)
 
     @asynccontextmanager
-    async def peer(self, path: str, token: str, port: int | None = None) -> AsyncIterator[Peer]:
+    async def peer(
+        self, path: str, token: str, port: int | None = None, dial: Dial | None = None
+    ) -> AsyncIterator[Peer]:
         """A peer that dials by a real link, as SDK and worker do."""
-        link = DialledLink(name="peer", dial=self.dial(path, token, port), chance=self.chance, redial=FAST)  # type: ignore[arg-type]
+        dialled = dial or self.dial(path, token, port)
+        link = DialledLink(name="peer", dial=dialled, chance=self.chance, redial=FAST)
         async with trio.open_nursery() as nursery:
             peer = Peer(link, self.chance)
             nursery.start_soon(link.run)

@@ -1,0 +1,193 @@
+"""Sockets: TLS, one port for everything, metrics, and refusals of a gateway's command line."""
+
+from __future__ import annotations
+
+import os
+import socket
+import ssl
+from collections.abc import Callable, Iterator
+from contextlib import AbstractAsyncContextManager
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+import trio
+import trustme
+
+from levers9.actors.gateway.server import Tls
+from levers9.daemons.gateway import GatewayConfig, bind_port, read_config, run_gateway
+from levers9.errors import BrokenByPeer, LeversError, Refused
+from levers9.model.states import TokenKind
+from levers9.wire.carriers import websocket
+from levers9.wire.client import TasksAccepted, WatchTasks
+
+if TYPE_CHECKING:
+    from .conftest import Stand
+
+    MakeStand = Callable[..., AbstractAsyncContextManager[Stand]]
+
+CLIENT = "/v1/stream?peer=client"
+UNKNOWN = "l9_space_" + "A" * 43
+
+
+@pytest.fixture(scope="module")
+def authority() -> trustme.CA:
+    return trustme.CA()
+
+
+@pytest.fixture
+def tls(authority: trustme.CA, tmp_path: Path) -> Tls:
+    issued = authority.issue_cert("127.0.0.1")
+    issued.cert_chain_pems[0].write_to_path(tmp_path / "cert.pem")
+    issued.private_key_pem.write_to_path(tmp_path / "key.pem")
+    return Tls(str(tmp_path / "cert.pem"), str(tmp_path / "key.pem"))
+
+
+@pytest.fixture
+def trusting(authority: trustme.CA) -> ssl.SSLContext:
+    context = ssl.create_default_context()
+    authority.configure_trust(context)
+    return context
+
+
+async def test_streams_and_http_travel_under_tls(make_stand: MakeStand, tls: Tls, trusting: ssl.SSLContext) -> None:
+    async with make_stand(tls=tls) as stand:
+        token = await stand.token(TokenKind.WORKSPACE)
+        async with stand.http(token, verify=trusting) as http:
+            who = await http.get("/api/v1/whoami")
+        url = f"wss://127.0.0.1:{stand.stream_port}{CLIENT}"
+        dial = partial(websocket.connect, url, token=token, ssl_context=trusting)
+        async with stand.peer(CLIENT, token, dial=dial) as peer:
+            await peer.send(WatchTasks(task_ids=("t",)))
+            await stand.brain.wait_for(WatchTasks)
+    assert who.json()["workspace"] == "a"
+
+
+async def test_a_certificate_that_nobody_vouches_for_is_not_spoken_to(make_stand: MakeStand, tls: Tls) -> None:
+    async with make_stand(tls=tls) as stand:
+        token = await stand.token(TokenKind.WORKSPACE)
+        with trio.fail_after(5), pytest.raises(BrokenByPeer):
+            await stand.dial(CLIENT, token)()
+
+
+async def test_streams_and_http_share_one_port_by_path(make_stand: MakeStand) -> None:
+    async with make_stand(one_port=True) as stand:
+        stand.brain.answers[WatchTasks] = lambda m: TasksAccepted(task_ids=m.task_ids)
+        token = await stand.token(TokenKind.WORKSPACE)
+        async with stand.http(token) as http, stand.peer(CLIENT, token, stand.http_port) as peer:
+            for number in range(50):
+                await peer.send(WatchTasks(task_ids=(f"t{number}",)))
+            await peer.wait_for(TasksAccepted, 50)
+            assert (await http.get("/health")).json()["clients"] == 1
+
+
+async def test_on_the_shared_port_a_bad_token_is_told_as_elsewhere(stand: Stand) -> None:
+    with pytest.raises(Refused) as caught:
+        await stand.dial(CLIENT, UNKNOWN, stand.http_port)()
+    assert (caught.value.code, caught.value.what) == ("unauthenticated", "The token is unknown or revoked.")
+
+
+async def test_behind_a_proxy_that_ends_tls_the_proxy_vouches_for_it(make_stand: MakeStand) -> None:
+    async with make_stand(behind_tls=True) as stand:
+        token = await stand.token(TokenKind.WORKSPACE)
+        async with stand.http(token) as http:
+            answer = await http.get("/api/v1/whoami", headers={"x-forwarded-proto": "https"})
+    assert answer.status_code == 200
+
+
+async def test_metrics_count_what_the_relay_did(stand: Stand) -> None:
+    async with stand.peer(CLIENT, await stand.token(TokenKind.WORKSPACE)) as peer:
+        await peer.send(WatchTasks(task_ids=("t",)))
+        await stand.brain.wait_for(WatchTasks)
+        async with stand.http() as http:
+            text = (await http.get(f"http://127.0.0.1:{stand.metrics_port}/metrics")).text
+    assert 'levers9_gateway_peers{role="client"} 1.0' in text
+    assert 'levers9_gateway_envelopes_total{way="up"} 1.0' in text
+
+
+async def test_a_gateway_without_a_leader_says_that_it_is_not_well(make_stand: MakeStand) -> None:
+    async with make_stand(leader=None) as stand:
+        async with stand.http() as http:
+            answer = await http.get("/health")
+    assert (answer.status_code, answer.json()["ok"]) == (503, False)
+
+
+async def test_a_header_without_end_is_refused(stand: Stand) -> None:
+    with trio.fail_after(5):
+        async with await trio.open_tcp_stream("127.0.0.1", stand.http_port) as stream:
+            await stream.send_all(b"GET /health HTTP/1.1\r\nx: " + b"a" * 70_000)
+            answer = await stream.receive_some(100)
+    assert answer.split(b" ")[1] in (b"400", b"431")
+
+
+async def test_an_address_that_guesses_too_often_is_hung_up_on_at_once(stand: Stand) -> None:
+    for _ in range(10):
+        with pytest.raises(Refused):
+            await stand.dial(CLIENT, UNKNOWN)()
+    with trio.fail_after(5), pytest.raises(BrokenByPeer):
+        await stand.dial(CLIENT, UNKNOWN)()
+
+
+async def test_a_store_that_is_away_breaks_a_dial_and_refuses_nobody_for_good(stand: Stand) -> None:
+    token = await stand.token(TokenKind.WORKSPACE)
+    stand.store.fail_next()
+    with trio.fail_after(5), pytest.raises(BrokenByPeer, match="503"):
+        await stand.dial(CLIENT, token)()
+    carrier = await stand.dial(CLIENT, token)()
+    await carrier.aclose()
+
+
+# The command line
+
+
+@pytest.fixture
+def taken_port() -> Iterator[int]:
+    with socket.socket() as holder:
+        holder.bind(("127.0.0.1", 0))
+        holder.listen()
+        yield holder.getsockname()[1]
+
+
+def test_a_port_in_use_is_refused_with_who_holds_it(taken_port: int) -> None:
+    with pytest.raises(Refused) as caught:
+        bind_port("127.0.0.1", taken_port, "streams", "--stream-port")
+    text = str(caught.value)
+    assert f"Port {taken_port} for streams is in use. Process {os.getpid()} holds it:" in text
+    assert "pytest" in text
+    assert "--stream-port" in text
+
+
+def test_an_address_that_is_not_ours_is_refused() -> None:
+    with pytest.raises(Refused, match="cannot be used for HTTP"):
+        bind_port("203.0.113.1", 0, "HTTP", "--http-port")
+
+
+def config(**changes: object) -> GatewayConfig:
+    settings: dict[str, object] = {
+        "gateway_id": "g",
+        "brain": "ipc:///nowhere",
+        "database_url": "postgresql://127.0.0.1:1/none",
+        "objects_url": "memory://",
+        "stream_port": 0,
+        "http_port": 0,
+        "metrics_port": -1,
+    }
+    return GatewayConfig(**{**settings, **changes})  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("changes", "told"),
+    [({"cert": "/no/cert"}, "both --cert and --key"), ({"cert": "/no/cert", "key": "/no/key"}, "cannot be used")],
+)
+async def test_what_cannot_work_is_told_before_anything_starts(changes: dict[str, object], told: str) -> None:
+    with pytest.raises(LeversError, match=told):
+        await run_gateway(config(**changes))
+
+
+def test_the_replicas_token_comes_in_the_environment_and_leaves_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("LEVERS9_REPLICA_TOKEN", "secret")
+    words = ["--gateway-id", "g", "--brain", "ipc://b", "--database-url", "d", "--objects-url", "o", "--http-port", "0"]
+    read = read_config(words)
+    assert (read.replica_token, read.http_port, read.stream_port) == ("secret", 0, 1993)
+    assert "LEVERS9_REPLICA_TOKEN" not in os.environ
