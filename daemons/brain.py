@@ -6,10 +6,10 @@ import os
 import socket
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable, Mapping
 from functools import partial
 from pathlib import Path
-from typing import Final
+from typing import Final, Protocol
 
 import msgspec
 import structlog
@@ -17,7 +17,7 @@ import trio
 
 from ..actors.committing import Surroundings
 from ..actors.leader import Campaign, LeaderActor
-from ..actors.pool import Launch, PoolActor, PoolSettings, WorkerProcesses
+from ..actors.pool import Launch, PoolActor, PoolSettings, Processes, WorkerProcesses
 from ..actors.scheduler import SchedulerActor
 from ..actors.tasks import TasksActor
 from ..errors import BrokenByPeer, ClosedByUs
@@ -26,6 +26,7 @@ from ..model.states import TokenKind
 from ..model.tokens import SECRET_BYTES, make_token
 from ..store.face import Store
 from ..supervisor import ChildSpec, Intensity, Supervisor
+from ..wire.carrier import Carrier
 from ..wire.carriers import nng
 from ..wire.control import ChildStanding, Inspect, Inspected
 from ..wire.letter import answer
@@ -42,6 +43,16 @@ START_PATIENCE_S: Final = 60.0  # an embedded Postgres may have to recover first
 _log: Final = structlog.get_logger("levers9.brain")
 
 
+class Listen(Protocol):
+    """Takes the carriers that arrive at a url, until cancelled: `nng.serve`, or a world without sockets."""
+
+    async def __call__(
+        self, url: str, handler: Callable[[Carrier], Awaitable[None]], *, task_status: trio.TaskStatus[None]
+    ) -> None:
+        """Started once the url can be dialled."""
+        ...
+
+
 class BrainOrders(msgspec.Struct, frozen=True, kw_only=True):
     """What the root tells its brain, as JSON in LEVERS9_BRAIN: never on a command line, for it holds secrets."""
 
@@ -56,7 +67,7 @@ class BrainOrders(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Brain:
-    """One replica's brain. Everything from outside is given: the store, the clock, chance, and how workers start."""
+    """One replica's brain. All from outside is given: store, clock, chance, how workers start and gateways come in."""
 
     def __init__(
         self,
@@ -65,13 +76,15 @@ class Brain:
         store: Store,
         chance: Chance,
         clock: Callable[[], float],
-        processes: dict[str, WorkerProcesses],
+        processes: Mapping[str, Processes],
+        listen: Listen = nng.serve,
     ) -> None:
         self._orders = orders
         self._store = store
         self._chance = chance
         self._clock = clock
         self._processes = processes
+        self._listen = listen
         self._pools = tuple(_pool_settings(orders.settings))
         self.post = Post(chance=chance, clock=clock)
         self._acceptor = Acceptor(chance=chance)
@@ -104,7 +117,7 @@ class Brain:
             for number in range(self._orders.settings.gateways):
                 url = gateway_ipc(Path(self._orders.settings.run_dir), number)
                 handler = partial(self._acceptor.serve, name=f"gateway-{number}", on_link=self.own_link)
-                await nursery.start(partial(nng.serve, url, handler))
+                await nursery.start(partial(self._listen, url, handler))
             task_status.started()
 
     async def own_link(self, link: Link) -> None:
@@ -147,7 +160,8 @@ class Brain:
     def _scheduler(self, around: Surroundings) -> SchedulerActor:
         names = tuple(pool.name for pool in self._pools)
         keep = {pool.name: pool.min_workers for pool in self._pools}
-        return SchedulerActor(around, self._chance.id, self.new_token, names, keep)
+        sizes = {pool.name: pool.worker for pool in self._pools}
+        return SchedulerActor(around, self._chance.id, self.new_token, names, keep, sizes)
 
     def new_token(self, kind: TokenKind) -> str:
         """The value of a new token."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
-from ..errors import NEVER_FITS, UNKNOWN_GPU, Refused
+from ..errors import INVALID, NEVER_FITS, UNKNOWN_GPU, Refused
 from .resources import Capacity, Shape
 
 
@@ -16,7 +16,11 @@ class PoolOffer(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def check_feasible(shape: Shape, offers: tuple[PoolOffer, ...]) -> None:
-    """Raises `Refused` with the numbers when no pool could ever hold this shape; a pool that is away still counts."""
+    """Raises `Refused` with the numbers when no pool could ever hold this shape; a pool that is away still counts.
+
+    While no pool is known, every shape that is one passes.
+    """
+    _refuse_nonsense(shape)
     if not offers:
         return
     named = tuple(offer for offer in offers if shape.pool in ("", offer.pool))
@@ -27,6 +31,16 @@ def check_feasible(shape: Shape, offers: tuple[PoolOffer, ...]) -> None:
         return
     _refuse_gpu(shape, named)
     _refuse_size(shape, named)
+
+
+def _refuse_nonsense(shape: Shape) -> None:
+    """A negative quantity would make room instead of taking it."""
+    if shape.cpu_milli <= 0 or shape.memory_mib <= 0 or shape.gpu_count < 0:
+        raise Refused(
+            f"cpu={shape.cpu_milli / 1000:g}, memory={shape.memory_mib} MiB, gpu_count={shape.gpu_count} is no shape.",
+            fix="Ask for some CPU and memory, and for no fewer than 0 cards.",
+            code=INVALID,
+        )
 
 
 def _refuse_gpu(shape: Shape, offers: tuple[PoolOffer, ...]) -> None:

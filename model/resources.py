@@ -33,9 +33,12 @@ class Capacity(msgspec.Struct, frozen=True, kw_only=True):
         return (
             shape.cpu_milli <= self.cpu_milli
             and shape.memory_mib <= self.memory_mib
-            and shape.gpu_count <= self.gpu_count
-            and (not shape.gpu_count or not shape.gpu_types or self.gpu_type in shape.gpu_types)
+            and (not shape.gpu_count or self._has_cards(shape))
         )
+
+    def _has_cards(self, shape: Shape) -> bool:
+        """A worker that lost cards may have fewer than none free, and still takes those who want none."""
+        return shape.gpu_count <= self.gpu_count and (not shape.gpu_types or self.gpu_type in shape.gpu_types)
 
     def less(self, shape: Shape) -> Capacity:
         """What is left when a container of this shape is here; may be below zero."""

@@ -9,11 +9,11 @@ from typing import Final
 import structlog
 import trio
 
-from ...errors import StoreUnavailable, SupervisorGaveUp
+from ...errors import EpochSuperseded, StoreUnavailable, SupervisorGaveUp
 from ...model.figures import LEADER_RENEW_S
 from ...store import operations as ops
 from ...store.face import Store
-from ...wire.control import GatewayReady, LeaderIs
+from ...wire.control import GatewayReady, LeaderIs, PeerArrived, ReportAgain
 from ...wire.letter import Letter
 from ...wire.mailbox import Mailbox
 from ...wire.post import Post
@@ -45,16 +45,20 @@ class LeaderActor:
         self._gateways: dict[str, None] = {}
         self._back_off_s = REIGN_BACK_OFF_MIN_S
         self._reigns = trio.Lock()
+        self._wake = trio.Event()
 
     async def run(self, mailbox: Mailbox, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
         """Campaign until cancelled; the store may be away, then we neither begin nor end a reign."""
+        self._campaign.reign_ended(self._campaign.reigning)  # one of an earlier life of this actor died with it
         async with trio.open_nursery() as nursery:
             nursery.start_soon(self._take_letters, mailbox)
             task_status.started()
             async with self._resigning():
                 while True:
                     await self._campaign_once(nursery)
-                    await trio.sleep(LEADER_RENEW_S if self._campaign.reigning else LEADER_RENEW_S / 2)
+                    with trio.move_on_after(LEADER_RENEW_S if self._campaign.reigning else LEADER_RENEW_S / 2):
+                        await self._wake.wait()
+                    self._wake = trio.Event()
 
     @contextlib.asynccontextmanager
     async def _resigning(self) -> AsyncIterator[None]:
@@ -63,18 +67,28 @@ class LeaderActor:
             yield
         finally:
             if self._campaign.reigning:
+                self._campaign.reign_ended(self._campaign.reigning)
                 with trio.CancelScope(shield=True, deadline=trio.current_time() + 1.0):
-                    await self._resign()
+                    await self._ask_store()
 
     async def _campaign_once(self, nursery: trio.Nursery) -> None:
+        answer = await self._ask_store()
+        if isinstance(answer, ops.Applied):  # we resigned: the next epoch can begin at once
+            answer = await self._ask_store()
+        if isinstance(answer, ops.Leadership):
+            for decision in self._campaign.heard(answer):
+                await self._perform(decision, nursery)
+
+    async def _ask_store(self) -> ops.Answer:
+        """Do what the campaign wants done next; None while the store is away."""
         try:
-            (row,) = await self._store.apply(self._campaign.next_operation(self._clock()))
+            (answer,) = await self._store.apply(self._campaign.next_operation(self._clock()))
         except StoreUnavailable as error:
             _log.info("the store is away; leadership stays as it is", why=str(error))
-            return
-        assert isinstance(row, ops.Leadership)
-        for decision in self._campaign.heard(row):
-            await self._perform(decision, nursery)
+            return None
+        if isinstance(answer, ops.Applied):
+            self._campaign.resigned()
+        return answer
 
     async def _perform(self, decision: Decision, nursery: trio.Nursery) -> None:
         match decision:
@@ -97,46 +111,47 @@ class LeaderActor:
             with trio.CancelScope() as self._scope:
                 await self._reign_once(epoch)
             self._scope = None
-            if self._campaign.reigning != epoch:
-                return
             healthy = trio.current_time() - began_s > REIGN_HEALTHY_AFTER_S
             self._back_off_s = REIGN_BACK_OFF_MIN_S if healthy else min(self._back_off_s * 2, REIGN_BACK_OFF_MAX_S)
-            await trio.sleep(self._back_off_s)
-            await self._resign()
+            if self._campaign.reigning == epoch:
+                await trio.sleep(self._back_off_s)
+            self._campaign.reign_ended(epoch)
+            self._wake.set()
 
     async def _reign_once(self, epoch: int) -> None:
-        async with trio.open_nursery() as nursery:
-            try:
+        """A reign may fail to begin, or fail later; what it failed of is in the log, and the next reads the truth."""
+        try:
+            async with trio.open_nursery() as nursery:
                 await nursery.start(self._run_reign, epoch)
-            except SupervisorGaveUp as error:
-                _log.warning("the reign could not begin", epoch=epoch, why=str(error))
-                return
-            _log.info("we lead", epoch=epoch)
-            self._ready_epoch = epoch
-            await self._tell(tuple(self._gateways))
+                _log.info("we lead", epoch=epoch)
+                self._ready_epoch = epoch
+                await self._tell(tuple(self._gateways))
+        except* (SupervisorGaveUp, StoreUnavailable, EpochSuperseded) as errors:
+            for error in errors.exceptions:
+                _log.warning("our reign ended", epoch=epoch, why=str(error))
 
     async def _run_reign(self, epoch: int, *, task_status: trio.TaskStatus[None]) -> None:
-        try:
-            await self._reign(epoch, task_status)
-        except SupervisorGaveUp as error:
-            _log.warning("our reign ended", epoch=epoch, why=str(error))
-
-    async def _resign(self) -> None:
-        operation = self._campaign.reign_ended()
-        with contextlib.suppress(StoreUnavailable):
-            await self._store.apply(operation)
+        await self._reign(epoch, task_status)
 
     async def _take_letters(self, mailbox: Mailbox) -> None:
         while True:
-            letter = await mailbox.take()
-            if isinstance(letter.message, GatewayReady):
-                gateway = f"gateway/{letter.message.gateway_id}"
-                self._gateways[gateway] = None
-                await self._tell((gateway,))
+            match (await mailbox.take()).message:
+                case GatewayReady(gateway_id=gateway_id):
+                    self._gateways[f"gateway/{gateway_id}"] = None
+                    await self._tell((f"gateway/{gateway_id}",))
+                case PeerArrived(peer=peer) if peer.startswith("worker/"):
+                    await self._ask_to_report(peer)
+
+    async def _ask_to_report(self, worker: str) -> None:
+        """A worker whose session was resumed after a silence does not know that it was unknown meanwhile."""
+        if self._campaign.reigning and self._campaign.reigning == self._ready_epoch:
+            message = ReportAgain(epoch=self._ready_epoch)
+            await self._post.send(Letter(message, source=ADDRESS, target=worker))
 
     async def _tell(self, gateways: tuple[str, ...]) -> None:
         epoch, url = self._campaign.followed
-        if not epoch or (self._campaign.reigning and self._ready_epoch != epoch):
+        leads_soon = not url and self._ready_epoch != self._campaign.reigning
+        if not epoch or leads_soon:
             return
         message = LeaderIs(epoch=epoch, url=url)
         await self._post.send_many(Letter(message, source=ADDRESS, target=gateway) for gateway in gateways)

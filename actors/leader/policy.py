@@ -31,12 +31,17 @@ Decision = BeginReign | EndReign | Follow
 
 
 class Campaign:
-    """The view of one replica. `holder` names this life of it; `url` is where its streams are dialled."""
+    """The view of one replica. `holder` names this life of it; `url` is where its streams are dialled.
+
+    Each reign has an epoch of its own: one that ended by itself is resigned before the next can begin, so that no
+    commit of the former, late and unheard of, falls into the latter.
+    """
 
     def __init__(self, holder: str, url: str) -> None:
         self._holder = holder
         self._url = url
         self._reigning = 0
+        self._resigning = 0
         self._known = (0, "")
 
     @property
@@ -51,21 +56,23 @@ class Campaign:
 
     def next_operation(self, now_s: float) -> ops.Operation:
         """What to ask the store now."""
+        if self._resigning:
+            return ops.ResignLeadership(epoch=self._resigning)
         if self._reigning:
             return ops.RenewLeadership(epoch=self._reigning, now_s=now_s)
         return ops.TakeLeadership(holder=self._holder, url=self._url, now_s=now_s, lease_s=LEADER_LEASE_S)
 
-    def heard(self, row: ops.Leadership) -> tuple[Decision, ...]:
+    def heard(self, answer: ops.Leadership) -> tuple[Decision, ...]:
         """What the row says now."""
-        ours = row.holder == self._holder
-        if self._reigning and (row.epoch != self._reigning or not ours):
+        ours = answer.holder == self._holder
+        if self._reigning and (answer.epoch != self._reigning or not ours):
             self._reigning = 0
-            return (EndReign(f"{row.holder} leads with epoch {row.epoch}"), *self._follow(row))
+            return (EndReign(f"{answer.holder} leads with epoch {answer.epoch}"), *self._follow(answer))
         if ours and not self._reigning:
-            self._reigning = row.epoch
-            self._known = (row.epoch, "")
-            return (BeginReign(row.epoch),)
-        return () if ours else self._follow(row)
+            self._reigning = answer.epoch
+            self._known = (answer.epoch, "")
+            return (BeginReign(answer.epoch),)
+        return () if ours else self._follow(answer)
 
     def _follow(self, row: ops.Leadership) -> tuple[Follow, ...]:
         if self._known == (row.epoch, row.url):
@@ -73,8 +80,12 @@ class Campaign:
         self._known = (row.epoch, row.url)
         return (Follow(row.epoch, row.url),)
 
-    def reign_ended(self) -> ops.ResignLeadership:
-        """Our actors ended by themselves: let the next epoch begin, ours or another's."""
-        operation = ops.ResignLeadership(epoch=self._reigning)
-        self._reigning = 0
-        return operation
+    def reign_ended(self, epoch: int) -> None:
+        """Our actors of this epoch ended by themselves: let the next epoch begin, ours or another's."""
+        if epoch and epoch == self._reigning:
+            self._reigning = 0
+            self._resigning = epoch
+
+    def resigned(self) -> None:
+        """The store knows that our last reign is over."""
+        self._resigning = 0

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
+from typing import Protocol
 
 import trio
 
@@ -14,8 +15,19 @@ from ...wire.letter import Letter
 from ...wire.mailbox import Mailbox
 from ...wire.message import Message
 from ..committing import Surroundings, decide_commit_send
-from .policy import PoolPlan, PoolPolicy, PoolSettings
-from .processes import WorkerProcesses
+from .policy import Adopt, PoolPlan, PoolPolicy, PoolSettings, StartWorker
+
+
+class Processes(Protocol):
+    """What runs a pool's workers: `WorkerProcesses`, or a world's. Both methods stay until the worker has ended."""
+
+    async def start(self, order: StartWorker, tell: Callable[[Message], None]) -> None:
+        """Start the worker of a committed order; `tell` hears of its start and its end."""
+        ...
+
+    async def adopt(self, order: Adopt, tell: Callable[[Message], None]) -> None:
+        """Watch a worker that an earlier leader started."""
+        ...
 
 
 class PoolActor:
@@ -25,7 +37,7 @@ class PoolActor:
         self,
         around: Surroundings,
         settings: PoolSettings,
-        processes: WorkerProcesses,
+        processes: Processes,
         new_id: Callable[[str], str],
         new_token: Callable[[TokenKind], str],
     ) -> None:

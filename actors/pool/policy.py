@@ -10,7 +10,6 @@ from typing import Final
 
 import msgspec
 
-from ...errors import INVALID, Refused
 from ...model.resources import Capacity, Shape
 from ...model.states import TokenKind, WorkerState
 from ...model.tokens import hash_of, hint_of
@@ -18,10 +17,12 @@ from ...store import operations as ops
 from ...wire import scheduling
 from ...wire.letter import Letter
 from ...wire.message import Send
+from ..committing import require_all
 
 FIRST_BACK_OFF_S: Final = 1.0
 BACK_OFF_MAX_S: Final = 60.0
 HEALTHY_AFTER_S: Final = 30.0  # a worker that lived this long does not count as a failed start
+_REPORTED: Final = (WorkerState.AVAILABLE, WorkerState.CORDONED, WorkerState.DRAINING, WorkerState.UNKNOWN)
 
 
 class PoolSettings(msgspec.Struct, frozen=True, kw_only=True):
@@ -87,26 +88,27 @@ class PoolPolicy:
                 self._adopts.append(Adopt(worker_id=row.worker_id, handle=row.handle, state=row.state))
 
     def handle(self, letter: Letter, now_s: float) -> None:
-        """Take one letter in: wishes of the scheduler, starts and ends of processes."""
+        """Take one letter in: wishes of the scheduler, starts and ends of processes. Nobody else is listened to."""
         match letter.message:
-            case scheduling.RoomWanted() as message:
+            case scheduling.RoomWanted() as message if letter.source == "scheduler":
                 if message.orders_seen >= self._orders:
                     self._wanted = message.shapes
-            case scheduling.WorkerStarted() as message:
+            case scheduling.WorkerStarted() as message if letter.source == "spawner":
                 self._started(message)
-            case scheduling.WorkerExited() as message:
+            case scheduling.WorkerExited() as message if letter.source == "spawner":
                 self._exited(message, now_s)
-            case message:
-                raise Refused(f"pool does not take {type(message).__name__}.", code=INVALID)
 
     def _started(self, message: scheduling.WorkerStarted) -> None:
-        move = ops.WorkerMove(
-            worker_id=message.worker_id,
-            sources=(WorkerState.ORDERED,),
-            state=WorkerState.PENDING,
-            handle=message.handle,
+        """Keep the handle; a worker that was quick has reported already, and stays in the state it has now."""
+        if message.worker_id not in self._live:
+            return
+        keep = [((state,), state) for state in _REPORTED]
+        begin = ((WorkerState.ORDERED, WorkerState.PENDING), WorkerState.PENDING)
+        moves = tuple(
+            ops.WorkerMove(worker_id=message.worker_id, sources=sources, state=state, handle=message.handle)
+            for sources, state in (begin, *keep)
         )
-        self._operations.append(ops.MoveWorkers(moves=(move,), now_s=message.at_s))
+        self._operations.append(ops.MoveWorkers(moves=moves, now_s=message.at_s))
 
     def _exited(self, message: scheduling.WorkerExited, now_s: float) -> None:
         ordered_at_s = self._live.pop(message.worker_id, None)
@@ -166,7 +168,14 @@ class PoolPolicy:
             capacity=settings.worker,
             ordered_at_s=now_s,
         )
-        token_row = ops.TokenRow(
+        token_row = self._token_row(worker_id, token, now_s)
+        self._operations += [ops.PutWorkers(workers=(row,)), ops.CreateToken(token=token_row)]
+        ordered = scheduling.WorkerOrdered(worker_id=worker_id, pool=settings.name, capacity=settings.worker)
+        self._sends.append(Send("scheduler", ordered))
+        self._starts.append(StartWorker(worker_id=worker_id, token=token))
+
+    def _token_row(self, worker_id: str, token: str, now_s: float) -> ops.TokenRow:
+        return ops.TokenRow(
             token_id=self._new_id("token"),
             workspace_id="",
             kind=TokenKind.WORKER,
@@ -177,10 +186,6 @@ class PoolPolicy:
             created_at_s=now_s,
             subject=worker_id,
         )
-        self._operations += [ops.PutWorkers(workers=(row,)), ops.CreateToken(token=token_row)]
-        ordered = scheduling.WorkerOrdered(worker_id=worker_id, pool=settings.name, capacity=settings.worker)
-        self._sends.append(Send("scheduler", ordered))
-        self._starts.append(StartWorker(worker_id=worker_id, token=token))
 
     def _tell_held(self, why: str) -> None:
         if why != self._told:
@@ -194,5 +199,11 @@ class PoolPolicy:
 
     @staticmethod
     def settle(plan: PoolPlan, answers: tuple[ops.Answer, ...]) -> list[Send]:
-        """What to send now that the plan is committed."""
+        """What to send now that the plan is committed. Raises `OutcomeUnknown` when an order was not new.
+
+        A handle may find its worker gone: then nobody needs it.
+        """
+        for operation, answer in zip(plan.operations, answers):
+            if isinstance(operation, ops.PutWorkers):
+                require_all(operation, {row.worker_id for row in operation.workers}, answer)
         return plan.sends

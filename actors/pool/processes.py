@@ -34,80 +34,120 @@ class Launch(msgspec.Struct, frozen=True, kw_only=True):
     log_dir: Path
 
 
+class _Alive(msgspec.Struct):
+    """A process that had not ended when we last looked; `child` when this very process started it."""
+
+    pidfd: int
+    handle: str
+    child: trio.Process | None = None
+
+    def signal(self, number: signal.Signals) -> None:
+        try:
+            signal.pidfd_send_signal(self.pidfd, number)
+        except ProcessLookupError:  # it ended a moment ago
+            pass
+
+    async def ended(self) -> None:
+        pidfd = os.dup(self.pidfd)  # whoever else waits for it has a descriptor of their own
+        try:
+            await trio.lowlevel.wait_readable(pidfd)
+        finally:
+            os.close(pidfd)
+
+
 class WorkerProcesses:
-    """The processes of one pool. `tell` posts what happened to the pool's actor; `clock` is Unix time in seconds."""
+    """The processes of one pool, over all reigns of this brain. `clock` is Unix time in seconds.
+
+    `tell` posts what happened to the pool's actor of the moment. A reign's end ends its watching, not the processes.
+    """
 
     def __init__(self, launch: Launch, clock: Callable[[], float]) -> None:
         self._launch = launch
         self._clock = clock
-        self._pidfds: dict[str, int] = {}
-        self._one_ended = trio.Event()
+        self._alive: dict[str, _Alive] = {}
+
+    @property
+    def alive(self) -> tuple[str, ...]:
+        """The workers whose processes run, as far as is known."""
+        return tuple(self._alive)
 
     async def start(self, order: StartWorker, tell: Callable[[Message], None]) -> None:
         """Start the process of an order and stay until it has ended."""
+        try:
+            child = await self._open(order)
+        except OSError as error:
+            tell(scheduling.WorkerExited(worker_id=order.worker_id, evidence=f"it could not be started: {error}"))
+            return
+        handle = handle_of(child.pid) or ""
+        self._alive[order.worker_id] = _Alive(os.pidfd_open(child.pid), handle, child)
+        tell(scheduling.WorkerStarted(worker_id=order.worker_id, handle=handle, at_s=self._clock()))
+        await self._watch(order.worker_id, tell)
+
+    async def _open(self, order: StartWorker) -> trio.Process:
         argv = [*self._launch.argv, "--id", order.worker_id]
         env = {**self._launch.env, "LEVERS9_WORKER_TOKEN": order.token}
         self._launch.log_dir.mkdir(parents=True, exist_ok=True)
         log = os.open(self._launch.log_dir / f"{order.worker_id}.log", os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
         try:
-            process = await trio.lowlevel.open_process(
+            return await trio.lowlevel.open_process(
                 argv, env=env, stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True
             )
-        except OSError as error:
-            tell(scheduling.WorkerExited(worker_id=order.worker_id, evidence=f"it could not be started: {error}"))
-            return
         finally:
             os.close(log)
-        handle = handle_of(process.pid)
-        tell(scheduling.WorkerStarted(worker_id=order.worker_id, handle=handle or "", at_s=self._clock()))
-        pidfd = self._pidfds[order.worker_id] = os.pidfd_open(process.pid)
-        try:
-            code = await process.wait()
-        finally:
-            self._close(order.worker_id, pidfd)
-        evidence = f"its process exited with {code}" if code >= 0 else f"its process was ended by signal {-code}"
-        tell(scheduling.WorkerExited(worker_id=order.worker_id, evidence=evidence, expected=code == 0))
 
     async def adopt(self, order: Adopt, tell: Callable[[Message], None]) -> None:
-        """Watch the process of an earlier leader's order until it ends. One of another host is left to its lease."""
-        handle = order.handle or find_process(order.worker_id) or ""
-        if handle and not handle.startswith(f"{_host()}:"):
+        """Watch the worker of an earlier leader until it ends. One that another host may run is left to its lease."""
+        if order.worker_id not in self._alive and not self._find(order):
+            if _is_ours(order):
+                why = "its process has ended" if order.handle else "its process was never started"
+                tell(scheduling.WorkerExited(worker_id=order.worker_id, evidence=why))
             return
-        pidfd = open_handle(handle) if handle else None
+        if not order.handle:
+            handle = self._alive[order.worker_id].handle
+            tell(scheduling.WorkerStarted(worker_id=order.worker_id, handle=handle, at_s=self._clock()))
+        await self._watch(order.worker_id, tell)
+
+    def _find(self, order: Adopt) -> bool:
+        handle = order.handle or find_process(order.worker_id) or ""
+        pidfd = open_handle(handle) if handle.startswith(f"{_host()}:") else None
         if pidfd is not None:
-            if order.state is WorkerState.ORDERED:
-                tell(scheduling.WorkerStarted(worker_id=order.worker_id, handle=handle, at_s=self._clock()))
-            self._pidfds[order.worker_id] = pidfd
-            try:
-                await trio.lowlevel.wait_readable(pidfd)
-            finally:
-                self._close(order.worker_id, pidfd)
-        evidence = "its process has ended" if handle else "its process was never started"
-        tell(scheduling.WorkerExited(worker_id=order.worker_id, evidence=evidence))
+            self._alive[order.worker_id] = _Alive(pidfd, handle)
+        return pidfd is not None
 
-    def _close(self, worker_id: str, pidfd: int) -> None:
-        self._pidfds.pop(worker_id, None)
-        os.close(pidfd)
-        self._one_ended.set()
+    async def _watch(self, worker_id: str, tell: Callable[[Message], None]) -> None:
+        alive = self._alive[worker_id]
+        await alive.ended()
+        code = self._forget(worker_id)
+        if code is None:
+            evidence = "its process has ended"
+        else:
+            evidence = f"its process exited with {code}" if code >= 0 else f"its process was ended by signal {-code}"
+        tell(scheduling.WorkerExited(worker_id=worker_id, evidence=evidence, expected=code == 0))
 
-    def signal_all(self, number: signal.Signals) -> int:
-        """Send a signal to each process that lives; returns how many there are."""
-        for pidfd in self._pidfds.values():
-            try:
-                signal.pidfd_send_signal(pidfd, number)
-            except ProcessLookupError:
-                continue
-        return len(self._pidfds)
+    def _forget(self, worker_id: str) -> int | None:
+        """Its process has ended; reaps it where it is our child, and returns its exit code then."""
+        alive = self._alive.pop(worker_id, None)
+        if alive is None:
+            return None
+        os.close(alive.pidfd)
+        return None if alive.child is None else alive.child.returncode
 
     async def stop_all(self) -> None:
         """TERM, up to 5 s, then KILL: for a laptop, where nothing is left running."""
-        if not self.signal_all(signal.SIGTERM):
-            return
-        with trio.move_on_after(STOP_WITHIN_S):
-            while self._pidfds:
-                self._one_ended = trio.Event()
-                await self._one_ended.wait()
-        self.signal_all(signal.SIGKILL)
+        for number, within_s in ((signal.SIGTERM, STOP_WITHIN_S), (signal.SIGKILL, STOP_WITHIN_S)):
+            for alive in self._alive.values():
+                alive.signal(number)
+            with trio.move_on_after(within_s):
+                for worker_id, alive in tuple(self._alive.items()):
+                    await alive.ended()
+                    self._forget(worker_id)
+
+
+def _is_ours(order: Adopt) -> bool:
+    """Whether not finding its process here says that there is none."""
+    if order.handle:
+        return order.handle.startswith(f"{_host()}:")
+    return order.state in (WorkerState.ORDERED, WorkerState.PENDING)  # it never reported, and nothing was placed on it
 
 
 def handle_of(pid: int) -> str | None:

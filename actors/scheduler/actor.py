@@ -7,6 +7,7 @@ from typing import Final
 
 import trio
 
+from ...model.resources import Capacity
 from ...model.states import TokenKind
 from ...store import operations as ops
 from ...store.operations import rows_of
@@ -27,16 +28,18 @@ class SchedulerActor:
         new_token: Callable[[TokenKind], str],
         pools: tuple[str, ...],
         keep: dict[str, int],
+        sizes: dict[str, Capacity] | None = None,
     ) -> None:
         self._around = around
         self._new_id = new_id
         self._new_token = new_token
         self._pools = pools
         self._keep = keep
+        self._sizes = sizes
 
     async def run(self, mailbox: Mailbox, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
         """Load what has not ended, then take letters until cancelled or until a commit fails."""
-        policy = SchedulerPolicy(self._new_id, self._new_token, self._pools, self._keep)
+        policy = SchedulerPolicy(self._new_id, self._new_token, self._pools, self._keep, self._sizes)
         stubs, containers, workers = await self._around.store.apply(
             ops.ReadStubs(), ops.LoadContainers(), ops.LoadWorkers()
         )

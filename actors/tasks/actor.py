@@ -41,7 +41,7 @@ class TasksActor:
     async def _load(self, policy: TasksPolicy) -> None:
         store = self._around.store
         stubs, containers, pools = await store.apply(ops.ReadStubs(), ops.LoadContainers(), ops.ListPools())
-        policy.offers = offers_of(pools)
+        policy.offer(offers_of(pools))
         now_s = self._around.clock()
         policy.load(rows_of(stubs, ops.StubRow), rows_of(containers, ops.ContainerRow), (), now_s)
         after = (0.0, "")
@@ -56,7 +56,7 @@ class TasksActor:
     async def _keep_offers(self, policy: TasksPolicy) -> None:
         while True:
             (pools,) = await self._around.store.apply(ops.ListPools())
-            policy.offers = offers_of(pools)
+            policy.offer(offers_of(pools))
             await trio.sleep(OFFERS_EVERY_S)
 
     async def _prune(self) -> None:

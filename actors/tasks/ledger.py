@@ -1,14 +1,21 @@
-"""What `tasks` remembers between messages: calls that have not ended, their stubs, and the containers that run them."""
+"""What `tasks` remembers between messages: calls that have not ended, their stubs, and the containers that run them.
+
+The ledger alone changes these; the parts of the policy ask it to, so that its counts always agree with its rows.
+"""
 
 from __future__ import annotations
 
-from collections import deque
+from collections import OrderedDict
 
 import msgspec
 
+from ...model.feasibility import PoolOffer
 from ...model.states import TASK_TRANSITIONS, TaskEvent, TaskState
+from ...store.operations import StubRow
 from ...wire.client import StubSpec
 from ...wire.message import Payload
+
+WATCHERS_MAX = 4  # callers of one task that hear its result; the newest count
 
 
 class Call(msgspec.Struct, kw_only=True):
@@ -21,8 +28,7 @@ class Call(msgspec.Struct, kw_only=True):
     attempt: int = 0
     retries_used: int = 0
     container_id: str = ""
-    accepted_at_s: float = 0.0
-    retry_at_s: float = 0.0
+    waiting_since_s: float = 0.0
     watchers: tuple[str, ...] = ()
 
     def move(self, event: TaskEvent) -> None:
@@ -36,17 +42,20 @@ class Call(msgspec.Struct, kw_only=True):
 
 
 class Warm(msgspec.Struct, kw_only=True):
-    """A container of a stub: requested, or available with `window` credits. `holding` are its tasks, oldest first."""
+    """A container of a stub: requested, or available with `window` credits. `holding` are its tasks, oldest first.
+
+    `proved` once it ran a line of somebody's call; `leaving` once it was released: it gets no call any more.
+    """
 
     container_id: str
     stub_id: str
-    requested_at_s: float
     worker_id: str = ""
     available: bool = False
     window: int = 0
     holding: dict[str, None] = msgspec.field(default_factory=dict)
     idle_since_s: float = 0.0
     leaving: bool = False
+    proved: bool = False
 
     @property
     def credits(self) -> int:
@@ -60,7 +69,8 @@ class Stub(msgspec.Struct, kw_only=True):
     stub_id: str
     workspace_id: str
     spec: StubSpec
-    waiting: deque[str] = msgspec.field(default_factory=deque)
+    waiting: OrderedDict[str, None] = msgspec.field(default_factory=OrderedDict)
+    watching: dict[str, int] = msgspec.field(default_factory=dict)  # callers, and how many calls each one watches
     unfinished: int = 0
     containers: dict[str, Warm] = msgspec.field(default_factory=dict)
     mean_s: float | None = None
@@ -77,5 +87,114 @@ class Stub(msgspec.Struct, kw_only=True):
 
     @property
     def available(self) -> int:
-        """How many containers are warm."""
-        return sum(warm.available for warm in self.containers.values())
+        """How many containers are warm and stay."""
+        return sum(warm.available and not warm.leaving for warm in self.containers.values())
+
+    @property
+    def coming(self) -> int:
+        """How many containers are asked for and not warm yet."""
+        return sum(not warm.available and not warm.leaving for warm in self.containers.values())
+
+
+class Ledger:
+    """Every call that has not ended, every stub, every container that has not ended; `touched` stubs are looked at."""
+
+    def __init__(self) -> None:
+        self.stubs: dict[str, Stub] = {}
+        self.calls: dict[str, Call] = {}
+        self.containers: dict[str, Warm] = {}
+        self.touched: dict[str, None] = {}
+        self.offers: tuple[PoolOffer, ...] = ()
+
+    def add_stub(self, row: StubRow) -> Stub:
+        """Know a stub; knowing it twice is knowing it once."""
+        stub = Stub(stub_id=row.stub_id, workspace_id=row.workspace_id, spec=row.spec)
+        return self.stubs.setdefault(row.stub_id, stub)
+
+    def touch(self, stub_id: str) -> None:
+        """Something changed for this stub: the next plan looks at its demand and delivers its calls."""
+        self.touched[stub_id] = None
+
+    def add_container(self, warm: Warm) -> None:
+        """Know a container of a known stub."""
+        self.stubs[warm.stub_id].containers[warm.container_id] = self.containers[warm.container_id] = warm
+
+    def drop_container(self, container_id: str) -> Warm | None:
+        """A container has ended; what it holds is still in `holding`."""
+        warm = self.containers.pop(container_id, None)
+        if warm is not None:
+            del self.stubs[warm.stub_id].containers[container_id]
+            self.touch(warm.stub_id)
+        return warm
+
+    def add_call(self, call: Call) -> None:
+        """Know a call that has not ended; it waits, or its container holds it."""
+        stub = self.stubs[call.stub_id]
+        self.calls[call.task_id] = call
+        stub.unfinished += 1
+        for source in call.watchers:
+            stub.watching[source] = stub.watching.get(source, 0) + 1
+        if call.waits:
+            stub.waiting[call.task_id] = None
+        else:
+            self.containers[call.container_id].holding[call.task_id] = None
+
+    def watch(self, call: Call, source: str) -> None:
+        """This caller hears the result as well."""
+        if source in call.watchers:
+            return
+        stub = self.stubs[call.stub_id]
+        if len(call.watchers) == WATCHERS_MAX:
+            self._unwatch(stub, call.watchers[0])
+        call.watchers = (*call.watchers[1 - WATCHERS_MAX :], source)
+        stub.watching[source] = stub.watching.get(source, 0) + 1
+
+    @staticmethod
+    def _unwatch(stub: Stub, source: str) -> None:
+        stub.watching[source] -= 1
+        if not stub.watching[source]:
+            del stub.watching[source]
+
+    def start(self, call: Call, warm: Warm, now_s: float) -> None:
+        """The next attempt of a waiting call begins in this container."""
+        stub = self.stubs[call.stub_id]
+        call.move(TaskEvent.STARTED)
+        call.attempt += 1
+        call.container_id = warm.container_id
+        del stub.waiting[call.task_id]
+        warm.holding[call.task_id] = None
+        if stub.first_started_at_s is None:
+            stub.first_started_at_s = now_s
+
+    def let_go(self, call: Call, now_s: float) -> None:
+        """The container of this call holds it no more."""
+        warm = self.containers.get(call.container_id)
+        if warm is not None:
+            warm.holding.pop(call.task_id, None)
+            warm.idle_since_s = now_s
+
+    def wait_again(self, call: Call, now_s: float) -> None:
+        """A call that was let go and goes on is the next of its stub; its waiting time begins anew."""
+        waiting = self.stubs[call.stub_id].waiting
+        call.container_id = ""
+        call.waiting_since_s = now_s
+        waiting[call.task_id] = None
+        waiting.move_to_end(call.task_id, last=False)
+
+    def forget(self, call: Call) -> None:
+        """A call has ended."""
+        stub = self.stubs[call.stub_id]
+        del self.calls[call.task_id]
+        stub.waiting.pop(call.task_id, None)
+        for source in call.watchers:
+            self._unwatch(stub, source)
+        stub.unfinished -= 1
+        stub.progress_due = True
+        if not stub.unfinished:
+            stub.first_started_at_s = None
+        self.touch(stub.stub_id)
+
+    def of_workspace(self, task_id: str, workspace_id: str) -> Call | None:
+        """The unfinished call with this identity, if it belongs to the workspace."""
+        call = self.calls.get(task_id)
+        return call if call is not None and self.stubs[call.stub_id].workspace_id == workspace_id else None

@@ -20,8 +20,9 @@ _FINAL: Final = {
     End.IMAGE_INVALID: TaskEvent.FAILED,
     End.REFUSED: TaskEvent.FAILED,
     End.TIMED_OUT: TaskEvent.TIMED_OUT,
-    End.CANCELLED: TaskEvent.STOPPED,
 }
+
+CANCELLED: Final = Failure("cancelled", "The task was cancelled.")
 
 
 class Verdict(msgspec.Struct, frozen=True):
@@ -34,22 +35,31 @@ class Verdict(msgspec.Struct, frozen=True):
 def judge_end(call: Call, end: End, started: bool, retries: int) -> Verdict:
     """A raised exception, a timeout and too much memory are answers; only a loss runs again, while retries are left.
 
-    An attempt of which no line ran uses no retry.
+    An attempt of which no line ran uses no retry. CANCELLED without a cancel of the task is a loss: its container was
+    told to stop.
     """
     if call.state is TaskState.CANCELLING:
         return Verdict(TaskEvent.SUCCEEDED if end is End.OK else TaskEvent.STOPPED)
-    if end in LOSSES or (end is End.CANCELLED and call.state is TaskState.RUNNING):
-        if not started:
-            return Verdict(TaskEvent.RETRIED)
-        if call.retries_used < retries:
-            return Verdict(TaskEvent.RETRIED, uses_retry=True)
-        return Verdict(TaskEvent.FAILED)
-    return Verdict(_FINAL[end])
+    if end not in LOSSES and end is not End.CANCELLED:
+        return Verdict(_FINAL[end])
+    if not started:
+        return Verdict(TaskEvent.RETRIED)
+    if call.retries_used < retries:
+        return Verdict(TaskEvent.RETRIED, uses_retry=True)
+    return Verdict(TaskEvent.FAILED)
 
 
-def loss_failure(end: End, why: str, retries: int) -> Failure:
+def lost_with(end: End) -> End:
+    """What a container's end is to calls whose own end its worker never told: a kill stays one, the rest is a loss.
+
+    Too much memory is a kill to them: the worker says itself which call it was that ran out of it.
+    """
+    return End.KILLED if end in (End.OUT_OF_MEMORY, End.KILLED) else End.DISCONNECTED
+
+
+def loss_failure(end: End, why: str, retries_used: int) -> Failure:
     """The words for work that was lost once too often."""
-    what = (
-        "The worker that ran this call was lost." if end is End.DISCONNECTED else "The process of this call was killed."
-    )
-    return Failure(end.value, what, why, f"It was tried {retries + 1} times; raise `retries` if that happens often.")
+    killed = end is End.KILLED
+    what = "The process of this call was killed." if killed else "The worker that ran this call was lost."
+    tried = "It was tried once" if not retries_used else f"It was tried {retries_used + 1} times"
+    return Failure(end.value, what, why, f"{tried}; raise `retries` if that happens often.")

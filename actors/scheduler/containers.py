@@ -1,0 +1,119 @@
+"""Containers from request to end: what `tasks` asks for and gives back, what workers say of them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from ...model.states import ContainerEvent, ContainerState, End, TokenKind
+from ...model.tokens import hash_of, hint_of
+from ...store import operations as ops
+from ...wire import scheduling
+from .group import Group
+from .ledger import Host, Ledger, Room
+
+
+class Containers:
+    """Moves containers along their table, and tells `tasks` and the workers."""
+
+    def __init__(
+        self, ledger: Ledger, group: Group, new_id: Callable[[str], str], new_token: Callable[[TokenKind], str]
+    ) -> None:
+        self._ledger = ledger
+        self._group = group
+        self._new_id = new_id
+        self._new_token = new_token
+
+    def request(self, message: scheduling.RequestContainers) -> None:
+        """Take requests in; knowing one twice is knowing it once."""
+        for container_id in message.container_ids:
+            if container_id not in self._ledger.rooms:
+                room = Room(
+                    container_id=container_id,
+                    stub_id=message.stub_id,
+                    workspace_id=message.workspace_id,
+                    spec=message.spec,
+                )
+                self._ledger.add_request(room)
+
+    def release(self, container_id: str, why: str, now_s: float) -> None:
+        """Forget a request, or stop what runs; what has ended meanwhile is left alone."""
+        room = self._ledger.rooms.get(container_id)
+        if room is None:
+            return
+        if room.state is ContainerState.REQUESTED:
+            self.end(room, ContainerEvent.STOP_ASKED, End.CANCELLED, why, now_s)
+            return
+        before = room.move(ContainerEvent.STOP_ASKED)
+        if before is not room.state:
+            self._group.move_container(room, before)
+        self.stop(room, why)
+
+    def stop(self, room: Room, why: str) -> None:
+        """Tell the worker to stop a container; it answers with the end, however often it is told."""
+        message = scheduling.StopContainer(container_id=room.container_id, why=why)
+        self._group.send(f"worker/{room.worker_id}", message)
+
+    def place(self, room: Room, host: Host, now_s: float) -> None:
+        """A request gets its room."""
+        self._group.move_container(room, self._ledger.place(room, host))
+        self.start(room, now_s)
+
+    def start(self, room: Room, now_s: float) -> None:
+        """Tell the worker to start a container, with a token for it. Told twice, it starts it once."""
+        token = self._new_token(TokenKind.WORKSPACE_RESTRICTED)
+        self._group.create_token(self._token_row(room, token, now_s))
+        message = scheduling.StartContainer(
+            container_id=room.container_id,
+            stub_id=room.stub_id,
+            workspace_id=room.workspace_id,
+            spec=room.spec,
+            token=token,
+        )
+        self._group.send(f"worker/{room.worker_id}", message)
+
+    def _token_row(self, room: Room, token: str, now_s: float) -> ops.TokenRow:
+        return ops.TokenRow(
+            token_id=self._new_id("token"),
+            workspace_id=room.workspace_id,
+            kind=TokenKind.WORKSPACE_RESTRICTED,
+            name=f"container {room.container_id}",
+            hash=hash_of(token),
+            hint=hint_of(token),
+            active=True,
+            created_at_s=now_s,
+            subject=room.container_id,
+        )
+
+    def ready(self, container_id: str, window: int, source: str) -> None:
+        """A container is warm, says its own worker. One that was told to stop meanwhile gets no call."""
+        room = self._ledger.rooms.get(container_id)
+        if room is None or source != f"worker/{room.worker_id}":
+            return
+        before = room.move(ContainerEvent.BECAME_READY)
+        if before is not room.state:
+            self._group.move_container(room, before)
+        if room.state is ContainerState.READY:
+            self.tell_available(room, window)
+
+    def tell_available(self, room: Room, window: int) -> None:
+        """Tell `tasks` how many calls a warm container takes; 0 while its worker is silent."""
+        message = scheduling.ContainerAvailable(
+            container_id=room.container_id, stub_id=room.stub_id, worker_id=room.worker_id, window=window
+        )
+        self._group.send("tasks", message)
+
+    def ended(self, message: scheduling.ContainerEnded, source: str, now_s: float) -> None:
+        """A container ended, says its own worker, which is told in any case that this is known."""
+        room = self._ledger.rooms.get(message.container_id)
+        if room is not None and source != f"worker/{room.worker_id}":
+            return
+        if room is not None:
+            self.end(room, ContainerEvent.ENDED, message.end, message.why, now_s)
+        self._group.send(source, scheduling.ContainerForgotten(container_id=message.container_id))
+
+    def end(self, room: Room, event: ContainerEvent, end: End, why: str, now_s: float) -> None:
+        """A container is no more: its room is free, its tokens are void, and `tasks` hears of it."""
+        self._group.move_container(room, self._ledger.end(room, event, now_s), end, why)
+        self._group.revoke(room.container_id)
+        gone = scheduling.ContainerGone(container_id=room.container_id, stub_id=room.stub_id, end=end, why=why)
+        self._group.send("tasks", gone)

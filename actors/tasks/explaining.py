@@ -1,0 +1,45 @@
+"""Why a call is where it is, in sentences; and how far a caller's calls are."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from ...model.states import TaskState
+from ...wire import client
+from .ledger import Call, Stub
+
+
+def reasons(call: Call, stub: Stub, now_s: float) -> Iterator[str]:
+    """The sentences of `task why`, outermost reason first."""
+    if call.state is TaskState.RUNNING:
+        yield f"It runs as attempt {call.attempt} in {call.container_id}."
+    elif call.state is TaskState.CANCELLING:
+        yield f"It was cancelled, and {call.container_id} has not confirmed yet that its code stopped."
+    else:
+        yield from _waits(call, stub, now_s)
+
+
+def _waits(call: Call, stub: Stub, now_s: float) -> Iterator[str]:
+    ahead = next(place for place, other in enumerate(stub.waiting) if other == call.task_id)
+    yield (
+        f"It waits for a free container of {stub.spec.name}: {stub.available} are warm, {stub.coming} on their way, "
+        f"{ahead} calls are ahead."
+    )
+    if stub.blocked_until_s > now_s:
+        left_s = round(stub.blocked_until_s - now_s)
+        yield f"Its containers failed to start {stub.failed_starts} times in a row; next try in {left_s} s."
+        yield stub.why_failed
+    elif stub.why_held:
+        yield stub.why_held
+
+
+def progress(stub: Stub) -> client.TasksProgressed:
+    """How many of a stub's calls wait and run."""
+    pending = len(stub.waiting)
+    return client.TasksProgressed(
+        stub_id=stub.stub_id,
+        pending=pending,
+        running=stub.unfinished - pending,
+        containers=stub.available,
+        waiting_because=stub.why_held if pending else "",
+    )

@@ -1,0 +1,84 @@
+"""How a new reign begins: what waited waits, what ran is held by its container until that says otherwise."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from ...model.states import ContainerState, End
+from ...store import operations as ops
+from ...wire.message import Payload
+from .ledger import Call, Ledger, Warm
+from .workers import WorkersSide
+
+
+class Recovery:
+    """Fills the ledger from rows."""
+
+    def __init__(self, ledger: Ledger, workers: WorkersSide) -> None:
+        self._ledger = ledger
+        self._workers = workers
+
+    def load(
+        self,
+        stubs: Iterable[ops.StubRow],
+        containers: Iterable[ops.ContainerRow],
+        tasks: Iterable[ops.TaskRow],
+        now_s: float,
+    ) -> None:
+        """Know these rows, on top of those that are known."""
+        for row in stubs:
+            self._ledger.add_stub(row)
+        for container in containers:
+            if container.state is not ContainerState.ENDED and container.stub_id in self._ledger.stubs:
+                self._ledger.add_container(_warm(container, now_s))
+                self._ledger.touch(container.stub_id)
+        for task in tasks:
+            self._know_task(task, now_s)
+
+    def _know_task(self, row: ops.TaskRow, now_s: float) -> None:
+        call = _call(row)
+        stub = self._ledger.stubs[row.stub_id]
+        self._ledger.touch(row.stub_id)
+        if not call.waits:
+            stub.first_started_at_s = min(row.started_at_s, stub.first_started_at_s or row.started_at_s)
+        if call.waits or call.container_id in self._ledger.containers:
+            self._ledger.add_call(call)
+        else:
+            self._lose(call, now_s)
+
+    def _lose(self, call: Call, now_s: float) -> None:
+        """Its container ended while nobody led; whatever its worker told us then, nobody heard."""
+        gone = Warm(container_id=call.container_id, stub_id=call.stub_id)
+        self._ledger.add_container(gone)
+        self._ledger.add_call(call)
+        self._ledger.drop_container(gone.container_id)
+        self._workers.lose(call, End.DISCONNECTED, "its container ended while nobody led", now_s)
+
+
+def _warm(row: ops.ContainerRow, now_s: float) -> Warm:
+    """Its credits are known when its worker reports."""
+    return Warm(
+        container_id=row.container_id,
+        stub_id=row.stub_id,
+        worker_id=row.worker_id,
+        available=row.state is ContainerState.READY,
+        idle_since_s=now_s,
+        leaving=row.state is ContainerState.STOPPING,
+    )
+
+
+def _call(row: ops.TaskRow) -> Call:
+    """The container of a call that waits is history: nothing that it still says about the call counts."""
+    call = Call(
+        task_id=row.task_id,
+        stub_id=row.stub_id,
+        arguments=row.arguments or Payload("msgpack"),
+        state=row.state,
+        attempt=row.attempt,
+        retries_used=row.retries_used,
+        container_id=row.container_id,
+        waiting_since_s=row.retry_at_s or row.accepted_at_s,
+    )
+    if call.waits:
+        call.container_id = ""
+    return call
