@@ -38,6 +38,7 @@ def build() -> cyclopts.App:
         name="levers9",
         help="Decorate a Python function, and it runs on a machine with the right card.",
         version=__version__,
+        help_format="plaintext",  # markdown would load another 100 ms of libraries
         exit_on_error=False,
         print_error=False,
         suppress_keyboard_interrupt=False,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import sys
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Generic, ParamSpec, Protocol, TypeVar, cast, overload
 
@@ -38,7 +39,10 @@ class Job(Generic[P, R, L]):
     def __repr__(self) -> str:
         return f"<job {self.__levers9_function__.__qualname__}>"
 
-    def __reduce__(self) -> tuple[object, ...]:
+    def __reduce__(self) -> str | tuple[object, ...]:
+        name, module = self.__levers9_function__.__qualname__, self.__levers9_function__.__module__
+        if module != "__main__" and getattr(sys.modules.get(module), name, None) is self:
+            return name  # by reference, as a plain function is pickled
         return Job, (self.__levers9_function__, self.settings, self.description)
 
     @functools.cached_property

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import threading
 from dataclasses import dataclass, field
+from fnmatch import fnmatchcase
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import cast
 from urllib.parse import unquote
@@ -14,7 +15,7 @@ import msgspec
 
 @dataclass
 class HttpStub:
-    """What is stored, what was asked, and what is answered to `METHOD /path`."""
+    """What is stored, what was asked, and what is answered to `METHOD /path` (a pattern)."""
 
     objects: dict[str, bytes] = field(default_factory=dict)
     asked: list[tuple[str, str, object]] = field(default_factory=list)
@@ -57,7 +58,8 @@ class _Handler(BaseHTTPRequestHandler):
             asked = json.loads(body) if body and "json" in self.headers.get("Content-Type", "") else None
             stub.asked.append((self.command, path, asked))
             missing = (404, {"ok": False, "code": "not_found", "what": f"There is nothing at {path}."})
-            status, answer = stub.answers.get(f"{self.command} {path}", missing)
+            known = (value for asked, value in stub.answers.items() if fnmatchcase(f"{self.command} {path}", asked))
+            status, answer = next(known, missing)
             content = answer if isinstance(answer, bytes) else json.dumps(answer).encode()
         self.send_response(status)
         self.send_header("Content-Length", str(len(content)))
