@@ -6,14 +6,13 @@ failed, or whose outcome is unknown, ends the actor; its supervisor starts it ag
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence, Set
+from collections.abc import Callable, Sequence
 from typing import Protocol, TypeVar
 
 import trio
 
-from ..errors import OutcomeUnknown
 from ..store.face import Store
-from ..store.operations import Answer, Applied, Operation
+from ..store.operations import Answer, Operation
 from ..wire.letter import Letter
 from ..wire.mailbox import Mailbox
 from ..wire.message import Send
@@ -62,21 +61,6 @@ class Surroundings:
         self.store = store
         self.epoch = epoch
         self.clock = clock
-
-
-def applied_to(answer: Answer) -> frozenset[str]:
-    """The identities to which a write applied. Raises TypeError for an answer of another kind."""
-    if not isinstance(answer, Applied):
-        raise TypeError(f"the store answered {type(answer).__name__}, not what it applied to")
-    return frozenset(answer.ids)
-
-
-def require_all(operation: Operation, expected: Set[str], answer: Answer) -> None:
-    """Raises `OutcomeUnknown` when a committed write left out a row that memory was sure of: the truth is otherwise."""
-    missed = expected - applied_to(answer)
-    if missed:
-        first = ", ".join(sorted(missed)[:3])
-        raise OutcomeUnknown(f"{type(operation).__name__} did not apply to {len(missed)} of its rows: {first}")
 
 
 def _nothing(plan: object) -> None:

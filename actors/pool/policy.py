@@ -17,7 +17,7 @@ from ...store import operations as ops
 from ...wire import scheduling
 from ...wire.letter import Letter
 from ...wire.message import Send
-from ..committing import require_all
+from ..applied import require_all
 
 FIRST_BACK_OFF_S: Final = 1.0
 BACK_OFF_MAX_S: Final = 60.0

@@ -17,7 +17,7 @@ from ...wire import control, scheduling
 from ...wire.client import RequestRefused, StubSpec
 from ...wire.letter import Letter
 from ...wire.message import Failure, Send
-from ..committing import require_all
+from ..applied import require_all
 from .containers import Containers
 from .group import Group, Plan
 from .ledger import Host, Ledger, Room

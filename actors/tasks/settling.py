@@ -8,7 +8,7 @@ from ...model.states import TaskState
 from ...store import operations as ops
 from ...wire import client, work
 from ...wire.message import Failure, Send
-from ..committing import applied_to, require_all
+from ..applied import applied_to, require_all
 from .group import Group, Plan
 from .ledger import Ledger
 from .parts import order_bytes, parts, result_bytes
