@@ -171,9 +171,9 @@ class Link:
             async with trio.open_nursery() as nursery:
                 self._needs_beats = not carrier.watch_peer(self._peer_changed)
                 self.due_changed()
-                if self._handle(carrier, start):
-                    nursery.start_soon(self._write, carrier)
-                    nursery.start_soon(self._read, carrier)
+                self._handle(start)
+                nursery.start_soon(self._write, carrier)
+                nursery.start_soon(self._read, carrier)
         self._drop_carrier(carrier, f"HELLO was not answered within {HANDSHAKE_LIMIT_S:g} s")
 
     async def _read(self, carrier: Carrier) -> None:
@@ -181,19 +181,17 @@ class Link:
             while self._carrier is carrier:
                 frame = await carrier.receive()
                 if self._carrier is carrier:
-                    self._handle(carrier, partial(self.session.receive, frame, self._clock()))
+                    self._handle(partial(self.session.receive, frame, self._clock()))
         except (BrokenByPeer, ClosedByUs) as error:
             self._drop_carrier(carrier, str(error))
 
-    def _handle(self, carrier: Carrier, step: Callable[[], list[SessionEvent]]) -> bool:
+    def _handle(self, step: Callable[[], list[SessionEvent]]) -> None:
         try:
             for event in step():
                 self._happened(event)
         except PeerProtocolError as error:
             self._violated(error)
-            return False
         self._room.set()
-        return True
 
     def _happened(self, event: SessionEvent) -> None:
         if isinstance(event, SaidGoodbye):

@@ -125,6 +125,7 @@ async def test_a_cut_carrier_is_replaced_and_nothing_is_lost(autojump_clock: Moc
         assert (len(world.accepted), world.dialled.statistics().carriers) == (1, 2)
 
 
+@pytest.mark.slow
 async def test_nothing_is_lost_or_repeated_over_twenty_cuts_and_swapped_frames(autojump_clock: MockClock) -> None:
     async with a_world(partial(MemoryCable, reorder=Chance(5), copies=True, delay_s=0.01)) as world:
 
@@ -562,6 +563,7 @@ async def test_a_dial_that_hangs_is_tried_again(autojump_clock: MockClock) -> No
     assert dials == 7
 
 
+@pytest.mark.slow
 async def test_memory_stays_bounded_when_a_peer_is_away(autojump_clock: MockClock) -> None:
     async with a_world() as world:
         world.reachable = False
@@ -571,3 +573,11 @@ async def test_memory_stays_bounded_when_a_peer_is_away(autojump_clock: MockCloc
                 await world.dialled.send(envelope(number))
         assert world.dialled.statistics().session.unacknowledged == RESEND_ENVELOPES
         assert world.dialled.statistics().carrier is None
+
+
+async def test_a_frame_that_comes_with_the_end_of_its_carrier_is_not_taken(autojump_clock: MockClock) -> None:
+    async with a_world() as world:
+        await world.cables[-1].left.send(pack_frame(Ack(99)))
+        world.other.end(BrokenByPeer("over"))
+        with pytest.raises(BrokenByPeer, match="over"):
+            await take_all(world.other)

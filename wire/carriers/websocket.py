@@ -18,6 +18,7 @@ from ...errors import (
     FORBIDDEN,
     INVALID,
     NOT_FOUND,
+    RATE_LIMITED,
     UNAUTHENTICATED,
     BrokenByPeer,
     ClosedByUs,
@@ -36,6 +37,7 @@ _STATUS_OF: Final = {
     FORBIDDEN: 403,
     NOT_FOUND: 404,
     StoreUnavailable.code: 503,
+    RATE_LIMITED: 429,
 }
 _PASSING: Final = frozenset({429, *range(500, 600)})  # what is so now may be otherwise at the next dial
 _CODE_OF: Final = {401: UNAUTHENTICATED, 403: FORBIDDEN}
@@ -176,7 +178,13 @@ async def _open_stream(parts: urllib.parse.SplitResult, ssl_context: ssl.SSLCont
     if parts.scheme == "ws":
         return await trio.open_tcp_stream(host, parts.port or 80)
     context = ssl_context or ssl.create_default_context()
-    return await trio.open_ssl_over_tcp_stream(host, parts.port or 443, ssl_context=context, https_compatible=True)
+    stream = await trio.open_ssl_over_tcp_stream(host, parts.port or 443, ssl_context=context, https_compatible=True)
+    try:
+        await stream.do_handshake()
+    except BaseException:
+        await trio.aclose_forcefully(stream)
+        raise
+    return stream
 
 
 class _Hold:
@@ -198,7 +206,7 @@ class _Hold:
                     await self._hold(stream, parts, headers)
                 finally:
                     await trio.aclose_forcefully(stream)
-            except* _FOREIGN as group:
+            except* Exception as group:  # an edge: what escapes a system task ends the whole process
                 self.error = _first(group)
         self.ready.set()
 
@@ -270,7 +278,7 @@ def is_loopback(host: str) -> bool:
 
 def _translate(url: str, error: BaseException | None) -> Exception:
     if not isinstance(error, trio_websocket.ConnectionRejected):
-        return BrokenByPeer(f"{url} cannot be reached: {error!r}")
+        return BrokenByPeer(f"{url} cannot be reached: {(error and error.__cause__) or error!r}")
     if error.status_code in _PASSING:
         return BrokenByPeer(f"{url} answered with HTTP status {error.status_code}.")
     try:
@@ -318,13 +326,13 @@ def _port(listener: trio.abc.Listener[trio.abc.Stream]) -> int:
 
 async def serve_stream(stream: trio.abc.Stream, *, handler: Handler, check: Check | None = None) -> None:
     """Serve one accepted stream: whatever the other side does wrong ends this stream only."""
-    failure: BaseException | None = None
+    failure: Exception | None = None
     try:
         async with trio.open_nursery() as nursery:
             failure = await _upgrade(nursery, stream, handler, check)
             nursery.cancel_scope.cancel()
-    except* _FOREIGN:
-        pass  # the other side broke it, and the handler, if there was one, has seen that
+    except* Exception:  # an edge: of the library's reader, for anything at all may arrive here
+        pass
     finally:
         await trio.aclose_forcefully(stream)
     if failure is not None:
@@ -346,17 +354,19 @@ async def _upgrade(
     if request is None:
         return None
     info = _info(request)
-    if check is not None:
-        try:
+    try:
+        if check is not None:
             await check(info)
-        except Refused as refused:
-            await _reject(request, refused)
-            return None
+    except Refused as refused:
+        await _reject(request, refused)
+        return None
+    except Exception as error:  # ours, and not to be taken for the other side's: it is raised by `serve_stream`
+        return error
     carrier = WebSocketCarrier(await request.accept())
     try:
         await handler(info, carrier)
-    except _FOREIGN as error:
-        return error  # the handler's own: not to be taken for the other side's
+    except Exception as error:  # as above
+        return error
     finally:
         await carrier.aclose()
     return None
