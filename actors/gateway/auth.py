@@ -8,7 +8,7 @@ from typing import Final
 
 import msgspec
 
-from ...errors import FORBIDDEN, UNAUTHENTICATED, Refused
+from ...errors import FORBIDDEN, RATE_LIMITED, UNAUTHENTICATED, Refused
 from ...model.routes import Route, allows
 from ...model.states import TokenKind
 from ...model.tokens import Principal, hash_of, kind_of, same_hash
@@ -20,7 +20,6 @@ TOKENS_KEPT: Final = 4096
 FAILURES_ALLOWED: Final = 10  # of one address, within
 FAILURES_WITHIN_S: Final = 60.0
 ADDRESSES_KEPT: Final = 4096
-RATE_LIMITED: Final = "rate_limited"
 _LOOPBACK: Final = ("127.", "::1", "::ffff:127.", "localhost")
 
 

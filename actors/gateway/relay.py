@@ -280,7 +280,7 @@ class Relay:
                     self._brain_open = False
                     _log.warning("the brain cannot be reached", why=why)
                 case PeerSilent() | PeerBack():
-                    _log.info("the brain", event=type(event).__name__)
+                    _log.info("the brain was quiet, or is back", heard=type(event).__name__)
 
     async def _from_relay(self, seat: Seat, event: LinkEvent) -> None:
         if not isinstance(event, Received):

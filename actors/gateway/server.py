@@ -19,7 +19,6 @@ from starlette.types import Receive, Scope, Send
 from ...errors import BrokenByPeer, Refused, StoreUnavailable
 from ...model.figures import FRAME_MAX_BYTES
 from ...wire.carriers.websocket import RequestInfo, WebSocketCarrier, serve_stream
-from .auth import RATE_LIMITED
 from .streams import Door, Knock, Visitor
 
 HEADERS_MAX_BYTES: Final = 32 << 10
@@ -51,7 +50,7 @@ class _Arrival:
         self._visitor: Visitor | None = None
 
     async def check(self, info: RequestInfo) -> None:
-        """Raises `Refused` for whoever must not come in; what will pass by itself looks like a broken connection."""
+        """Raises `Refused` for whoever must not come in."""
         knock = Knock(
             path=info.path,
             query=info.query,
@@ -63,10 +62,6 @@ class _Arrival:
             self._visitor = await self._door.admit(knock)
         except StoreUnavailable as error:
             raise Refused("The store cannot be reached now.", str(error), code=error.code) from error
-        except Refused as refused:
-            if refused.code == RATE_LIMITED:
-                raise trio.BrokenResourceError("too many failed tries") from refused
-            raise
 
     async def handle(self, info: RequestInfo, carrier: WebSocketCarrier) -> None:
         """Run the carrier."""
@@ -88,7 +83,10 @@ async def serve_streams(
 
     async def serve_one(stream: trio.abc.Stream) -> None:
         arrival = _Arrival(door, tls is not None)
-        await serve_stream(stream, handler=arrival.handle, check=arrival.check)
+        try:
+            await serve_stream(stream, handler=arrival.handle, check=arrival.check)
+        except Exception:  # an edge: a defect that one peer finds must not end everybody's streams
+            _log.exception("a stream ended by a defect of ours")
 
     plain = trio.SocketListener(trio.socket.from_stdlib_socket(listener))
     if tls is None:

@@ -20,6 +20,7 @@ from ....errors import (
     NEVER_FITS,
     NOT_FOUND,
     NOT_LEADER,
+    RATE_LIMITED,
     TOO_LARGE,
     UNAUTHENTICATED,
     UNKNOWN_GPU,
@@ -29,7 +30,6 @@ from ....errors import (
     Refused,
     StoreUnavailable,
 )
-from ..auth import RATE_LIMITED
 from ..questions import BUSY
 
 CONFLICT: Final = "conflict"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ssl
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass, field
@@ -36,6 +37,7 @@ Dial = Callable[[], Awaitable[Carrier]]
 FAST = Redial(first_min_s=0.0, first_max_s=0.01, max_s=0.05)
 DEADLINE_S = 10.0
 OWN_BRAIN = LeaderIs(epoch=1)
+NOBODY_TRUSTED = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)  # made once: reading the system's roots takes 30 ms
 REPLICA_TOKEN = make_token(TokenKind.REPLICA, b"r" * 32)
 
 
@@ -145,9 +147,13 @@ class Stand:
         await self.nursery.start(self.brain.acceptor.run)
         old.cut()
 
-    def http(self, token: str = "", **more: object) -> httpx2.AsyncClient:
+    def http(
+        self, token: str = "", *, verify: ssl.SSLContext = NOBODY_TRUSTED, wait_s: float = DEADLINE_S
+    ) -> httpx2.AsyncClient:
+        """A client; under TLS it has to be told whom to trust."""
         headers = {"authorization": f"Bearer {token}"} if token else {}
-        return httpx2.AsyncClient(base_url=f"{self.scheme}://127.0.0.1:{self.http_port}", headers=headers, **more)  # type: ignore[arg-type]
+        url = f"{self.scheme}://127.0.0.1:{self.http_port}"
+        return httpx2.AsyncClient(base_url=url, headers=headers, verify=verify, timeout=wait_s)
 
     def dial(self, path: str, token: str, port: int | None = None) -> Dial:
         letter = "s" if self.scheme == "https" else ""

@@ -100,7 +100,7 @@ class Run:
 
     async def read(self, query: str = "follow=1") -> list[dict[str, object]]:
         with trio.fail_after(10):
-            async with self.stand.http(self.reader_token, timeout=10) as http:
+            async with self.stand.http(self.reader_token) as http:
                 answer = await http.get(f"/api/v1/tasks/t/logs?{query}")
         return [msgspec.json.decode(line) for line in answer.content.splitlines()]
 
@@ -130,7 +130,7 @@ async def test_an_early_reader_gets_lines_as_they_come(run: Run) -> None:
     arrived = trio.Event()
 
     async def read_along() -> None:
-        async with run.stand.http(run.reader_token, timeout=10) as http:
+        async with run.stand.http(run.reader_token) as http:
             async with http.stream("GET", "/api/v1/tasks/t/logs?follow=1") as answer:
                 async for line in answer.aiter_lines():
                     got.append(msgspec.json.decode(line))
