@@ -11,6 +11,7 @@ from ..model.ids import Chance
 from ..model.states import TokenKind
 from ..model.tokens import SECRET_BYTES, hash_of, hint_of, make_token
 from ..store import operations as ops
+from ..store.face import Store
 from ..store.operations import rows_of
 
 DEFAULT_WORKSPACE: Final = "default"
@@ -35,7 +36,7 @@ class FirstAdmin(msgspec.Struct, frozen=True, kw_only=True, tag="first_admin"):
 
 
 async def ensure_accounts(around: Surroundings, orders: Orders, chance: Chance) -> None:
-    """Make what is missing. Doing it twice is doing it once."""
+    """Make what the first leader of all finds missing. Doing it twice is doing it once."""
     workspaces, tokens = await around.store.apply(ops.ListWorkspaces(), ops.ListTokens())
     now_s = around.clock()
     operations: list[ops.Operation] = []
@@ -45,15 +46,21 @@ async def ensure_accounts(around: Surroundings, orders: Orders, chance: Chance) 
     admin = orders.admin_token
     if not admin and not any(row.kind is TokenKind.CLUSTER_ADMIN and row.active for row in known):
         admin = first = make_token(TokenKind.CLUSTER_ADMIN, chance.secret(SECRET_BYTES))
-    if admin:
-        _add_token(operations, known, admin, TokenKind.CLUSTER_ADMIN, workspace_id, "first admin", chance, now_s)
-    _add_token(
-        operations, known, orders.replica_token, TokenKind.REPLICA, "", f"replica {orders.replica_id}", chance, now_s
-    )
+    if admin and not any(row.hash == hash_of(admin) for row in known):
+        operations.append(_new_token(admin, TokenKind.CLUSTER_ADMIN, workspace_id, "first admin", chance, now_s))
     if operations:
         await around.store.apply(*operations, epoch=around.epoch)
     if first:
         print(msgspec.json.encode(FirstAdmin(workspace=DEFAULT_WORKSPACE, token=first)).decode(), flush=True)
+
+
+async def ensure_replica_token(store: Store, orders: Orders, chance: Chance, now_s: float) -> None:
+    """Make the token by which this replica's gateways are let in by the leader's; a follower needs it, too."""
+    (known,) = await store.apply(ops.FindToken(hash=hash_of(orders.replica_token)))
+    if known is None:
+        name = f"replica {orders.replica_id}"
+        token = _new_token(orders.replica_token, TokenKind.REPLICA, "", name, chance, now_s)
+        await store.apply(ops.CreateToken(token=token))
 
 
 def _default_workspace(
@@ -67,27 +74,14 @@ def _default_workspace(
     return workspace_id
 
 
-def _add_token(
-    operations: list[ops.Operation],
-    known: tuple[ops.TokenRow, ...],
-    value: str,
-    kind: TokenKind,
-    workspace_id: str,
-    name: str,
-    chance: Chance,
-    now_s: float,
-) -> None:
-    hashed = hash_of(value)
-    if any(row.hash == hashed for row in known):
-        return
-    row = ops.TokenRow(
+def _new_token(value: str, kind: TokenKind, workspace_id: str, name: str, chance: Chance, now_s: float) -> ops.TokenRow:
+    return ops.TokenRow(
         token_id=chance.id("token"),
         workspace_id=workspace_id,
         kind=kind,
         name=name,
-        hash=hashed,
+        hash=hash_of(value),
         hint=hint_of(value),
         active=True,
         created_at_s=now_s,
     )
-    operations.append(ops.CreateToken(token=row))

@@ -33,7 +33,7 @@ from ..wire.letter import answer
 from ..wire.link import Acceptor, Link, Received
 from ..wire.mailbox import Mailbox
 from ..wire.post import Post
-from .accounts import ensure_accounts
+from .accounts import ensure_accounts, ensure_replica_token
 from .logs import set_up_logs
 from .settings import Settings
 from .signals import cancel_on_signal
@@ -220,6 +220,7 @@ async def run_brain(orders: BrainOrders) -> None:
         pool.name: WorkerProcesses(worker_launch(orders, pool), time.time) for pool in _pool_settings(orders.settings)
     }
     async with open_postgres(orders.settings.database_url, patience_s=START_PATIENCE_S) as store:
+        await ensure_replica_token(store, orders, chance, time.time())
         brain = Brain(orders=orders, store=store, chance=chance, clock=time.time, processes=processes)
         try:
             await brain.run()
