@@ -50,7 +50,8 @@ Dial = Callable[[Settings], Awaitable[Carrier]]
 
 CONNECT_LIMIT_S: Final = 10.0
 ANSWER_LIMIT_S: Final = 120.0  # a request is said again until then, through restarts of the other side
-CLOSE_LIMIT_S: Final = 3.0
+SETTLE_LIMIT_S: Final = 2.0
+CLOSE_LIMIT_S: Final = 5.0
 _TICK_S: Final = 0.25
 
 
@@ -83,6 +84,7 @@ class Connection:
         self._waiting: deque[Envelope] = deque()  # what found the window full; bounded by what callers have in flight
         self._more = trio.Event()
         self._stop = trio.Event()
+        self._heard = trio.Event()
         self._ended_by: LeversError | None = None
         self._was_open = False
 
@@ -217,6 +219,10 @@ class Connection:
             nursery.start_soon(self._look_for_overdue)
             await self._stop.wait()
             self._send(self._ledger.acks())
+            with trio.move_on_after(SETTLE_LIMIT_S):
+                while self._ledger.standing().requests:  # a program that ends right after `submit` has submitted
+                    self._heard = trio.Event()
+                    await self._heard.wait()
             await link.aclose()
             nursery.cancel_scope.cancel()
         if self._ended_by is not None:
@@ -277,6 +283,7 @@ class Connection:
                 self._send(self._ledger.resync(trio.current_time()))
             else:
                 self._send(self._ledger.handle(message, envelope.correlation, trio.current_time()))
+        self._heard.set()
 
     def _abandon(self, task_ids: tuple[str, ...]) -> None:
         self._send(self._ledger.cancel(task_ids, lambda _: None, trio.current_time()))

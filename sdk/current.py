@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import atexit
 import os
+import sys
 import threading
 from collections.abc import Callable
 from typing import TYPE_CHECKING
@@ -11,7 +12,7 @@ from typing import TYPE_CHECKING
 from .config import Settings, resolve
 
 if TYPE_CHECKING:
-    from .connection import Connection
+    from .connection import Connection, Dial
 
 _lock = threading.Lock()
 _current: Connection | None = None
@@ -39,13 +40,20 @@ def use(make: Callable[[], Connection] | None) -> None:
         connection.close()
 
 
-def connect(settings: Callable[[], Settings]) -> Connection:
+def connect(settings: Callable[[], Settings], dial: Dial | None = None) -> Connection:
     """A connection that is closed when the program ends."""
     from .connection import Connection
 
-    connection = Connection(settings)
-    atexit.register(connection.close)
+    connection = Connection(settings, dial)
+    atexit.register(_end, connection)
     return connection
+
+
+def _end(connection: Connection) -> None:
+    mapping = sys.modules.get(f"{__package__}.mapping")
+    if mapping is not None:  # a Ctrl-C between two results of a map left its calls behind
+        mapping.interrupt_unfinished()
+    connection.close()
 
 
 def _made() -> Connection:

@@ -26,6 +26,11 @@ def cancel_and_tell(connection: Connection, task_ids: tuple[str, ...]) -> None:
     _say(_sentence(standings))
 
 
+def say_cancelled(count: int) -> None:
+    """Say that calls were cancelled because of the interrupt, where that was done already."""
+    _say(f"interrupted; {_calls(count)} cancelled.")
+
+
 def _sentence(standings: tuple[TaskStanding, ...]) -> str:
     counts = Counter(standing.state for standing in standings)
     stopping = counts.pop(TaskState.CANCELLING, 0)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import time
 import weakref
 from collections.abc import AsyncIterator, Iterable, Iterator
@@ -11,7 +12,7 @@ from typing import Final, Generic, Literal, TypeVar, cast, overload
 from ..errors import INVALID, LeversError, Refused
 from .calling import Caller
 from .fan import Fan
-from .interrupt import cancel_and_tell
+from .interrupt import cancel_and_tell, say_cancelled
 from .ledger import Arrival
 from .waiting import Inbox, in_thread
 
@@ -109,7 +110,11 @@ class MapResults(_Results[T], Iterator[T]):
             raise
 
     def __del__(self) -> None:
-        self.close()
+        global _dropped
+        outstanding = len(self._fan.outstanding)
+        if outstanding:
+            _dropped = outstanding
+            self.close()
 
     def interrupt(self) -> None:
         """Cancel what is outstanding, and say so."""
@@ -237,10 +242,13 @@ class Map(Generic[R]):
         return Fan(self._caller, inputs, ordered=ordered, fail_fast=not return_exceptions, max_in_flight=max_in_flight)
 
 
+_dropped = 0  # calls of the map that was left last, for whatever reason
 _unfinished: weakref.WeakSet[MapResults[object]] = weakref.WeakSet()
 
 
 def interrupt_unfinished() -> None:
-    """At the end of the program: cancel the maps that a Ctrl-C between two results left behind."""
+    """At the end of the program: cancel the maps that a Ctrl-C between two results left behind, and say so."""
+    if _dropped and getattr(sys, "last_type", None) is KeyboardInterrupt:
+        say_cancelled(_dropped)
     for results in tuple(_unfinished):
         results.interrupt()

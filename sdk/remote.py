@@ -17,6 +17,21 @@ P = ParamSpec("P")
 R = TypeVar("R")
 
 
+class Prepared(Generic[R]):
+    """A call with an identity."""
+
+    def __init__(self, connection: Connection, stub_id: str, task: NewTask) -> None:
+        self._stub_id = stub_id
+        self._new = task
+        self._outcome = Outcome()
+        self.task: Task[R] = Task(task.task_id, connection, self._outcome)
+
+    def submitted(self) -> Task[R]:
+        """Submit it."""
+        self.task.connection.submit(self._stub_id, (self._new,), self._outcome)
+        return self.task
+
+
 class Submit(Generic[P, R]):
     """`f.submit(…)`: the call is under way when this returns. `await f.submit.aio(…)` is the same."""
 
@@ -25,10 +40,14 @@ class Submit(Generic[P, R]):
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> Task[R]:
         """Submit one call."""
+        return self.prepared(*args, **kwargs).submitted()
+
+    def prepared(self, *args: P.args, **kwargs: P.kwargs) -> Prepared[R]:
+        """A call that has an identity, and is not submitted yet."""
         caller = self._caller
         caller.check(args, kwargs)
         connection, stub_id = caller.stub()
-        return self._submitted(connection, stub_id, caller.new_task(connection, caller.pack(args, kwargs)))
+        return Prepared(connection, stub_id, caller.new_task(connection, caller.pack(args, kwargs)))
 
     async def aio(self, *args: P.args, **kwargs: P.kwargs) -> Task[R]:
         """Submit one call without blocking the event loop."""
@@ -40,12 +59,7 @@ class Submit(Generic[P, R]):
             task = caller.new_task(connection, packed)
         else:
             task = await in_thread(lambda: caller.new_task(connection, packed))
-        return self._submitted(connection, stub_id, task)
-
-    def _submitted(self, connection: Connection, stub_id: str, task: NewTask) -> Task[R]:
-        outcome = Outcome()
-        connection.submit(stub_id, (task,), outcome)
-        return Task(task.task_id, connection, outcome)
+        return Prepared[R](connection, stub_id, task).submitted()
 
 
 class Remote(Generic[P, R]):
@@ -57,12 +71,12 @@ class Remote(Generic[P, R]):
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
         """Call and wait. Raises what the function raised, or `TaskFailed`. Ctrl-C cancels the call."""
-        task = self._submit(*args, **kwargs)
-        arrival = self._wait(task)
-        if self._caller.forgotten(task.connection, arrival):
-            task = self._submit(*args, **kwargs)
-            arrival = self._wait(task)
-        return cast(R, self._caller.value(task.connection, arrival))
+        call = self._submit.prepared(*args, **kwargs)
+        arrival = self._wait(call)
+        if self._caller.forgotten(call.task.connection, arrival):
+            call = self._submit.prepared(*args, **kwargs)
+            arrival = self._wait(call)
+        return cast(R, self._caller.value(call.task.connection, arrival))
 
     async def aio(self, *args: P.args, **kwargs: P.kwargs) -> R:
         """Call and wait without blocking the event loop. Where the wait is cancelled, the call is too."""
@@ -74,9 +88,9 @@ class Remote(Generic[P, R]):
             raise
         return cast(R, self._caller.value(task.connection, arrival))
 
-    def _wait(self, task: Task[R]) -> Arrival:
+    def _wait(self, call: Prepared[R]) -> Arrival:
         try:
-            return task.outcome.wait()
+            return call.submitted().outcome.wait()
         except KeyboardInterrupt:
-            cancel_and_tell(task.connection, (task.id,))
+            cancel_and_tell(call.task.connection, (call.task.id,))
             raise

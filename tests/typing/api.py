@@ -4,7 +4,6 @@ from collections.abc import Coroutine
 from typing import Any, assert_type
 
 from levers9 import Client, Task, job
-from levers9.sdk.job import Job
 from levers9.sdk.mapping import AsyncMapResults, MapResults
 
 
@@ -28,7 +27,6 @@ async def much_later(x: int) -> float:
     return float(x)
 
 
-assert_type(double, Job[[int], int, int])
 assert_type(double(1), int)
 assert_type(double.local(1), int)
 assert_type(double.remote(1), int)
@@ -41,7 +39,8 @@ assert_type(double.map.aio([1]), AsyncMapResults[int])
 assert_type(double.map.aio([1], return_exceptions=True), AsyncMapResults[int | Exception])
 assert_type(greet.remote("you", loudly=True), str)
 assert_type(later.remote(1), float)
-assert_type(later(1), Coroutine[Any, Any, float])
+coroutines = [later(1)]
+assert_type(coroutines, list[Coroutine[Any, Any, float]])
 assert_type(much_later.remote(1), float)
 assert_type(Client().get_task_by_id("task-1"), Task[object])
 
