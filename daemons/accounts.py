@@ -47,7 +47,8 @@ async def ensure_accounts(around: Surroundings, orders: Orders, chance: Chance) 
     if not admin and not any(row.kind is TokenKind.CLUSTER_ADMIN and row.active for row in known):
         admin = first = make_token(TokenKind.CLUSTER_ADMIN, chance.secret(SECRET_BYTES))
     if admin and not any(row.hash == hash_of(admin) for row in known):
-        operations.append(_new_token(admin, TokenKind.CLUSTER_ADMIN, workspace_id, "first admin", chance, now_s))
+        token = _new_token(admin, TokenKind.CLUSTER_ADMIN, workspace_id, "first admin", chance, now_s)
+        operations.append(ops.CreateToken(token=token))
     if operations:
         await around.store.apply(*operations, epoch=around.epoch)
     if first:

@@ -150,7 +150,7 @@ class LeaderActor:
 
     async def _tell(self, gateways: tuple[str, ...]) -> None:
         epoch, url = self._campaign.followed
-        leads_soon = not url and self._ready_epoch != self._campaign.reigning
+        leads_soon = not url and not self._ready_epoch == self._campaign.reigning == epoch
         if not epoch or leads_soon:
             return
         message = LeaderIs(epoch=epoch, url=url)
