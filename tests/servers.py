@@ -9,6 +9,7 @@ from pathlib import Path
 
 import asyncpg
 import pytest
+import redis.asyncio
 import trio
 
 from levers9.store.embedded import ServerProcess, prepare_postgres, prepare_valkey, until_ready
@@ -135,4 +136,16 @@ async def empty(url: str) -> None:
         await connection.close()
 
     async with open_island("empty") as island:
+        await island.call(run)
+
+
+async def flush(url: str) -> None:
+    """Empty a Valkey."""
+
+    async def run() -> None:
+        client = redis.asyncio.from_url(url)
+        await client.flushall()
+        await client.aclose()
+
+    async with open_island("flush") as island:
         await island.call(run)
