@@ -21,7 +21,7 @@ from ...wire.message import Failure, Payload
 from ...wire.work import AttemptResult
 from . import events
 from .events import Decision, Event
-from .objects import Objects, Owner, blob_key
+from .objects import Objects, Owner, key_in_thread
 from .policy import WorkerPolicy
 from .runtime.face import RunningContainer, Runtime
 
@@ -69,6 +69,7 @@ class WorkerActor:
         objects: Objects,
         chance: Chance,
         clock: Callable[[], float] = trio.current_time,
+        key_of: Callable[[bytes], Awaitable[str]] = key_in_thread,
     ) -> None:
         self._policy = policy
         self._link = link
@@ -76,6 +77,7 @@ class WorkerActor:
         self._objects = objects
         self._chance = chance
         self._clock = clock
+        self._key_of = key_of
         self._address = f"worker/{policy.identity.worker_id}"
         self._hosted: dict[str, _Hosted] = {}
         self._unsent: deque[Envelope] = deque()  # bounded by credits: all of it is results and ends of what we hold
@@ -225,7 +227,7 @@ class WorkerActor:
         owner = self._hosted[decision.container_id].owner
 
         async def put() -> Payload:
-            key = await trio.to_thread.run_sync(blob_key, result.data)
+            key = await self._key_of(result.data)
             await self._objects.put(owner, key, result.data)
             return Payload(result.format, b"", key, result.size_bytes)
 

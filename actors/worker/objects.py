@@ -6,6 +6,7 @@ import hashlib
 from typing import Protocol
 
 import msgspec
+import trio
 
 
 class Owner(msgspec.Struct, frozen=True, kw_only=True):
@@ -35,3 +36,8 @@ class Objects(Protocol):
 def blob_key(data: bytes) -> str:
     """The key of content: its hash."""
     return f"blob/{hashlib.sha256(data).hexdigest()}"
+
+
+async def key_in_thread(data: bytes) -> str:
+    """The key of large content: hashing takes long enough to keep the loop waiting."""
+    return await trio.to_thread.run_sync(blob_key, data)

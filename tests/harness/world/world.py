@@ -1,0 +1,359 @@
+"""A world: put together, driven by its plan, watched, and brought to rest."""
+
+from __future__ import annotations
+
+import contextlib
+import random
+from collections.abc import Awaitable, Callable, Iterator
+from dataclasses import dataclass
+from functools import partial
+from typing import Final
+
+import structlog
+import trio
+import trio._core._run
+import trio.testing
+
+from levers9.actors.gateway.gateway import Gateway
+from levers9.actors.gateway.gateway import Surroundings as GatewaySurroundings
+from levers9.actors.gateway.outside import Wakeups
+from levers9.actors.gateway.streams import Knock
+from levers9.daemons.brain import Brain, BrainOrders, gateway_ipc
+from levers9.daemons.settings import PoolTable, Settings
+from levers9.errors import BrokenByPeer, StoreUnavailable, SupervisorGaveUp
+from levers9.model.ids import Chance
+from levers9.model.states import TokenKind
+from levers9.model.tokens import make_token
+from levers9.store import operations as ops
+from levers9.wire.carrier import Carrier
+
+from .caller import Caller
+from .functions import Behaviour
+from .journal import Journal, seed_of
+from .machines import Attempts, MemoryObjects, Process, WorldWorkers, Worker
+from .network import Network, Serve
+from .plan import Fault, FaultKind, WorldPlan
+from .truth import Handle, StoreFault, Truth
+
+BASE_S: Final = 1_800_000_000.0  # Unix time at the beginning of a world
+ALL_ENDED_WITHIN_S: Final = 1_500.0  # of virtual time after the last fault: leases and loops of crashes are in it
+AT_REST_WITHIN_S: Final = 900.0  # idle workers wind down after 300 s
+POOL: Final = "local"
+RUN_DIR: Final = "/run/world"
+_ACTORS: Final = ((ops.AcceptTasks, ops.StartAttempts, ops.EndAttempts), (ops.MoveContainers,), (ops.PutWorkers,))
+
+
+class Violation(AssertionError):
+    """A world broke an invariant."""
+
+
+@dataclass(frozen=True)
+class Report:
+    """What became of a world."""
+
+    journal: bytes
+    digest: str
+    ends: dict[str, int]
+    took_s: float
+    attempts: int
+
+
+class World:
+    """One world. `run` is its whole life."""
+
+    def __init__(self, seed: int, plan: WorldPlan) -> None:
+        self.seed = seed
+        self.plan = plan
+        self.violations: list[str] = []
+        self.journal = Journal(trio.current_time)
+        self.truth = Truth(self.journal, self.chance("store"), self.violated)
+        self.network = Network(self.journal, self.chance("network"), self.violated)
+        self.objects = MemoryObjects(self.chance("objects"))
+        self.behaviour = Behaviour(seed)
+        self.attempts = Attempts(self.violated)
+        self.truth.runs_now = self.attempts.runs
+        self.workers: dict[str, Worker] = {}
+        self.admin_token = make_token(TokenKind.CLUSTER_ADMIN, self.chance("admin").secret(32))
+        self.replica_token = make_token(TokenKind.REPLICA, self.chance("replica").secret(32))
+        self.nursery: trio.Nursery
+        self.brain: Process | None = None
+        self.gateway: Process | None = None
+        self._brains = self._gateways = 0
+        self._leader_known = trio.Event()
+        self._scope = trio.CancelScope()
+        self.caller = Caller(self)
+        self._luck = self.chance("faults")
+
+    def chance(self, *part: object) -> Chance:
+        """The chance of one part."""
+        return Chance(seed_of(self.seed, *part))
+
+    @staticmethod
+    def clock() -> float:
+        """Unix seconds."""
+        return BASE_S + trio.current_time()
+
+    def violated(self, what: str) -> None:
+        """An invariant is broken: the world ends."""
+        self.violations.append(f"at {trio.current_time():.3f} s: {what}")
+        self._scope.cancel(reason=what)
+
+    # Life
+
+    async def run(self) -> Report:
+        """From the first process to rest. Raises `Violation`."""
+        with self._scope:
+            async with trio.open_nursery() as self.nursery:
+                await self._live()
+                self.nursery.cancel_scope.cancel()
+        if self.violations:
+            raise Violation("; ".join(self.violations))
+        return self._report()
+
+    async def _live(self) -> None:
+        self.nursery.start_soon(self._keep, "brain", self._start_brain)
+        self.nursery.start_soon(self._keep, "gateway", self._start_gateway)
+        await self._leader_known.wait()
+        self.nursery.start_soon(self.caller.connection.run)
+        await self.caller.connection.is_open.wait()
+        async with trio.open_nursery() as doing:
+            for plan in self.plan.maps:
+                doing.start_soon(self.caller.submit, plan)
+            doing.start_soon(self._faults)
+        with trio.move_on_after(ALL_ENDED_WITHIN_S) as scope:
+            await self.caller.until_all_ended()
+        if scope.cancelled_caught:
+            missing = self.caller.missing()
+            rows = [str(self.truth.tables.tasks.get(task_id)) for task_id in missing[:3]]
+            self.violated(f"I3: {len(missing)} calls never ended; the store says {rows}")
+            await trio.sleep(0)
+        await self._rest()
+
+    async def _rest(self) -> None:
+        deadline = trio.current_time() + AT_REST_WITHIN_S
+        while unrest := self._unrest():
+            if trio.current_time() > deadline:
+                self.violated(f"I7: no rest: {unrest[:8]}")
+            await trio.sleep(5.0)
+
+    def _unrest(self) -> list[str]:
+        """What keeps this world from being at rest, in words."""
+        living = [worker.worker_id for worker in self.workers.values() if not worker.process.dead]
+        found = [f"the process of {worker_id} lives" for worker_id in living]
+        if self.caller.connection.open_work():
+            found.append(self.caller.connection.open_work())
+        return self.truth.unrest() + found
+
+    def _report(self) -> Report:
+        ends: dict[str, int] = {}
+        for outcome in self.caller.ends.values():
+            name = str(getattr(outcome, "state", type(outcome).__name__))
+            ends[name] = ends.get(name, 0) + 1
+        return Report(
+            journal=self.journal.to_bytes(),
+            digest=self.journal.digest(),
+            ends=ends,
+            took_s=trio.current_time(),
+            attempts=len(self.attempts._begun),
+        )
+
+    # Processes
+
+    async def _keep(self, name: str, start: Callable[[Process], Awaitable[int]]) -> None:
+        """What the root does: start a process again whenever it has ended."""
+        chance = self.chance("root", name)
+        for number in range(1_000):
+            process = Process(self, f"{name}-{number}")
+            setattr(self, name, process)
+            await process.run(partial(start, process))
+            await trio.sleep(chance.uniform(0.05, 1.0))
+
+    async def _start_brain(self, process: Process) -> int:
+        self._brains += 1
+        orders = BrainOrders(
+            settings=Settings(
+                run_dir=RUN_DIR,
+                pools=(PoolTable(name=POOL, max_workers=self.plan.max_workers, cpu=2.0, memory=2048),),
+            ),
+            root_pid=1,
+            worker_urls=(),
+            worker_http_url="",
+            replica_id="replica-0",
+            replica_token=self.replica_token,
+            admin_token=self.admin_token,
+        )
+        brain = Brain(
+            orders=orders,
+            store=Handle(self.truth, lambda: process.dead),
+            chance=self.chance("brain", self._brains),
+            clock=self.clock,
+            processes={POOL: WorldWorkers(self, POOL)},
+            listen=partial(self._listen_brain, process),
+        )
+        try:
+            await brain.run()
+        except SupervisorGaveUp as error:
+            self.journal.note("gave up", str(error))
+        return 1
+
+    async def _listen_brain(
+        self,
+        process: Process,
+        url: str,
+        handler: Callable[[Carrier], Awaitable[None]],
+        *,
+        task_status: trio.TaskStatus[None],
+    ) -> None:
+        async def admit(_: str) -> Serve:
+            await trio.lowlevel.checkpoint()
+            return handler
+
+        await self.network.listen(url, process.name, admit, task_status=task_status)
+
+    async def _start_gateway(self, process: Process) -> int:
+        self._gateways += 1
+        chance = self.chance("gateway", self._gateways)
+        given = GatewaySurroundings(
+            gateway_id="replica-0-0",
+            store=Handle(self.truth, lambda: process.dead),
+            objects=_NoObjects(),  # type: ignore[arg-type]
+            wakeups=Wakeups(),
+            dial_brain=partial(self.network.dial, gateway_ipc(_path(RUN_DIR), 0), process.name),
+            dial_replica=self._no_replica,
+            chance=chance,
+            clock=self.clock,
+            secret=chance.secret,
+            replica_token=self.replica_token,
+        )
+        gateway = Gateway(given)
+
+        async def admit(token: str) -> Serve:
+            role, name, value = token.split(" ")
+            query = {"peer": role} | ({"id": name} if role == "worker" else {})
+            knock = Knock(
+                path="/v1/stream",
+                query=query,
+                headers={"authorization": f"Bearer {value}"},
+                address="127.0.0.1",
+                secure=False,
+            )
+            try:
+                visitor = await gateway.door.admit(knock)
+            except StoreUnavailable as error:
+                raise BrokenByPeer(f"503: {error}") from error
+            return partial(gateway.door.serve, visitor)
+
+        async with trio.open_nursery() as nursery:
+            await nursery.start(gateway.run_without_listeners)
+            await nursery.start(self.network.listen, "gateway-0", process.name, admit)
+            await gateway.relay.leader_known.wait()
+            self._leader_known.set()
+        return 1
+
+    async def dial_gateway(self, role: str, name: str, token: str) -> Carrier:
+        """A stream to the gateway, with a token in the upgrade."""
+        return await self.network.dial("gateway-0", name, f"{role} {name} {token}")
+
+    @staticmethod
+    async def _no_replica(url: str) -> Carrier:
+        await trio.lowlevel.checkpoint()
+        raise BrokenByPeer(f"there is no other replica at {url!r}")
+
+    # Faults
+
+    async def _faults(self) -> None:
+        for fault in self.plan.faults:
+            await trio.sleep_until(fault.at_s)
+            self.journal.note("fault", fault.kind)
+            await self.happen(fault)
+
+    async def happen(self, fault: Fault) -> None:
+        """Have one fault happen now."""
+        luck = self._luck
+        match fault.kind:
+            case FaultKind.CUT:
+                if cables := self.network.cables():
+                    cables[int(luck.uniform(0, len(cables) - 1e-9))].cable.cut("bad luck")
+            case FaultKind.SILENCE:
+                if cables := self.network.cables():
+                    self.nursery.start_soon(_silence, cables[int(luck.uniform(0, len(cables) - 1e-9))].cable)
+            case FaultKind.KILL_WORKER:
+                if living := self._living():
+                    living[int(luck.uniform(0, len(living) - 1e-9))].process.kill()
+            case FaultKind.KILL_CONTAINER:
+                self._kill_container()
+            case FaultKind.KILL_BRAIN | FaultKind.KILL_GATEWAY:
+                process = self.brain if fault.kind is FaultKind.KILL_BRAIN else self.gateway
+                if process is not None:
+                    process.kill()
+            case FaultKind.CRASH_ACTOR | FaultKind.FAIL_COMMIT | FaultKind.LOSE_ANSWER:
+                kinds = _ACTORS[int(luck.uniform(0, len(_ACTORS) - 1e-9))]
+                self.truth.fail_next(_STORE_FAULTS[fault.kind], *kinds)
+            case FaultKind.STORE_AWAY:
+                self.truth.away_until = trio.current_time() + 3.0
+            case FaultKind.SUBMIT_AGAIN:
+                self.caller.submit_again(luck.uniform(0, 1))
+            case FaultKind.CANCEL:
+                self.nursery.start_soon(self.caller.cancel, luck.uniform(0, 1), luck.uniform(0, 1))
+        await trio.lowlevel.checkpoint()
+
+    def _living(self) -> list[Worker]:
+        return [worker for worker in self.workers.values() if not worker.process.dead]
+
+    def _kill_container(self) -> None:
+        running = [one for worker in self._living() for one in worker.runtime.containers.values()]
+        if running:
+            running[int(self._luck.uniform(0, len(running) - 1e-9))].kill()
+
+
+_STORE_FAULTS: Final = {
+    FaultKind.CRASH_ACTOR: StoreFault.CRASH,
+    FaultKind.FAIL_COMMIT: StoreFault.BEFORE,
+    FaultKind.LOSE_ANSWER: StoreFault.AFTER,
+}
+
+
+class _NoObjects:
+    """Nobody asks a gateway for objects here: there is no HTTP."""
+
+
+def _path(text: str):  # type: ignore[no-untyped-def]
+    from pathlib import Path
+
+    return Path(text)
+
+
+async def _silence(cable: object) -> None:
+    cable.stall()  # type: ignore[attr-defined]
+    await trio.sleep(20.0)
+    cable.resume()  # type: ignore[attr-defined]
+
+
+@contextlib.contextmanager
+def _deterministic(seed: int) -> Iterator[None]:
+    """Trio's scheduler in the order of task numbers, shuffled by a seeded generator, and no log on the terminal.
+
+    Trio has the switch for Hypothesis (`_hypothesis_plugin_setup`), and nothing public to turn it.
+    """
+    run = trio._core._run
+    before, state = run._ALLOW_DETERMINISTIC_SCHEDULING, run._r.getstate()
+    run._ALLOW_DETERMINISTIC_SCHEDULING = True  # type: ignore[misc]
+    run._r.seed(seed_of(seed, "scheduler"))
+    chance_of_others = random.getstate()
+    try:
+        with structlog.testing.capture_logs():
+            yield
+    finally:
+        run._ALLOW_DETERMINISTIC_SCHEDULING = before  # type: ignore[misc]
+        run._r.setstate(state)
+        random.setstate(chance_of_others)
+
+
+def run_world(seed: int, plan: WorldPlan) -> Report:
+    """Live one world to its end. Raises `Violation`."""
+
+    async def live() -> Report:
+        return await World(seed, plan).run()
+
+    with _deterministic(seed):
+        return trio.run(live, clock=trio.testing.MockClock(autojump_threshold=0))
