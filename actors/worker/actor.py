@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Awaitable, Callable, Coroutine
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
-from typing import TypeVar
 
 import structlog
 import trio
@@ -26,7 +25,6 @@ from .policy import WorkerPolicy
 from .runtime.face import RunningContainer, Runtime
 
 _log = structlog.get_logger()
-_T = TypeVar("_T")
 
 
 @dataclass
@@ -156,13 +154,13 @@ class WorkerActor:
                     container.give(orders)
             case events.Launch():
                 self._hosted[decision.container_id] = hosted = _Hosted(decision, self._happened)
-                self._start_soon(self._host, hosted)
+                self._tasks().start_soon(self._host, hosted)
             case events.Terminate(container_id) | events.Kill(container_id):
                 self._end(self._hosted.get(container_id), kill=isinstance(decision, events.Kill))
             case events.Fetch():
-                self._start_soon(self._fetch, decision)
+                self._tasks().start_soon(self._fetch, decision, self._hosted[decision.container_id].owner)
             case events.Store():
-                self._start_soon(self._store, decision)
+                self._tasks().start_soon(self._store, decision, self._hosted[decision.container_id].owner)
             case events.Leave(why):
                 _log.info("leaving", why=why)
                 self._left.set()
@@ -189,9 +187,9 @@ class WorkerActor:
 
     # What takes time
 
-    def _start_soon(self, work: Callable[[_T], Coroutine[object, object, None]], about: _T) -> None:
+    def _tasks(self) -> trio.Nursery:
         assert self._nursery is not None, "run() comes first"
-        self._nursery.start_soon(work, about)
+        return self._nursery
 
     async def _host(self, hosted: _Hosted) -> None:
         container_id = hosted.launch.container_id
@@ -212,8 +210,8 @@ class WorkerActor:
             return events.ContainerExited(container_id, End.APP_FAILED_TO_LOAD, str(error))
         return events.ContainerExited(container_id, ended.end, ended.why, ended.started)
 
-    async def _fetch(self, decision: events.Fetch) -> None:
-        owner, key = self._hosted[decision.container_id].owner, decision.arguments.object_key
+    async def _fetch(self, decision: events.Fetch, owner: Owner) -> None:
+        key = decision.arguments.object_key
 
         async def get() -> Payload:
             data = await self._objects.get(owner, key)
@@ -222,9 +220,8 @@ class WorkerActor:
         arguments, failure = await _attempted(get, "The arguments of the call could not be fetched.")
         self._happened(events.ArgumentsFetched(decision.container_id, decision.key, arguments, failure))
 
-    async def _store(self, decision: events.Store) -> None:
+    async def _store(self, decision: events.Store, owner: Owner) -> None:
         result = decision.result
-        owner = self._hosted[decision.container_id].owner
 
         async def put() -> Payload:
             key = await self._key_of(result.data)

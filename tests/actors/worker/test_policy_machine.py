@@ -1,0 +1,326 @@
+"""The worker's policy against a plain model of containers, in any order of messages, repeats, crashes and time."""
+
+from dataclasses import dataclass, field
+
+import hypothesis.strategies as st
+from hypothesis import settings
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
+from levers9_test_worker import a_spec
+
+from levers9.actors.worker import events
+from levers9.actors.worker.policy import Identity, WorkerPolicy
+from levers9.model.figures import INLINE_MAX_BYTES
+from levers9.model.resources import Capacity
+from levers9.model.states import End
+from levers9.wire.message import Payload
+from levers9.wire.scheduling import (
+    ContainerEnded,
+    ContainerForgotten,
+    StartContainer,
+    StopContainer,
+    StopWorker,
+    WorkerLeaving,
+)
+from levers9.wire.work import (
+    AttemptKey,
+    AttemptOrder,
+    AttemptResult,
+    AttemptsFinished,
+    AttemptsHeld,
+    CancelAttempts,
+    ResultsCommitted,
+    RunAttempts,
+)
+
+GRACE_S = 30.0
+CONTAINERS = ("c1", "c2")
+TASKS = ("t1", "t2", "t3", "t4", "t5", "t6")
+
+
+@dataclass
+class Tree:
+    """A container as the machine's own runtime has it: calls that wait, and the one that runs."""
+
+    loaded: bool = False
+    queue: list[AttemptKey] = field(default_factory=list)
+    running: AttemptKey | None = None
+    terminated_at_s: float | None = None
+    killed: bool = False
+
+
+class WorkerMachine(RuleBasedStateMachine):
+    """A task is only ever delivered to one container here, as the control plane does it."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        capacity = Capacity(cpu_milli=1000, memory_mib=1000)
+        identity = Identity(worker_id="w", pool="p", epoch=1, capacity=capacity)
+        self.policy = WorkerPolicy(identity, stop_grace_s=GRACE_S)
+        self.now_s = 0.0
+        self.trees: dict[str, Tree] = {}
+        self.launched: set[str] = set()
+        self.known: set[str] = set()
+        self.started: set[tuple[str, AttemptKey]] = set()
+        self.accepted: set[tuple[str, AttemptKey]] = set()
+        self.unwanted: set[tuple[str, AttemptKey]] = set()
+        self.committed: set[tuple[str, AttemptKey]] = set()
+        self.told: dict[tuple[str, AttemptKey], AttemptResult] = {}
+        self.ended: dict[str, ContainerEnded] = {}
+        self.forgotten: set[str] = set()
+        self.fetching: list[events.Fetch] = []
+        self.storing: list[events.Store] = []
+        self.left = False
+
+    # What the machine does with events and decisions
+
+    def happen(self, event: events.Event) -> None:
+        for decision in self.policy.handle(event, self.now_s):
+            self.perform(decision)
+
+    def perform(self, decision: events.Decision) -> None:
+        match decision:
+            case events.Send(message):
+                self.hear(message)
+            case events.Launch(container_id=container_id):
+                assert container_id not in self.launched
+                self.launched.add(container_id)
+                self.trees[container_id] = Tree()
+            case events.Give(container_id, orders):
+                assert self.trees[container_id].loaded
+                self.trees[container_id].queue += [AttemptKey(one.task_id, one.attempt) for one in orders]
+            case events.Revoke(container_id, keys):
+                self.revoke(container_id, keys)
+            case events.Terminate(container_id):
+                tree = self.trees[container_id]
+                assert tree.terminated_at_s is None
+                tree.terminated_at_s = self.now_s
+            case events.Kill(container_id):
+                tree = self.trees[container_id]
+                assert tree.terminated_at_s is not None
+                assert self.now_s >= tree.terminated_at_s + GRACE_S
+                tree.killed = True
+            case events.Fetch():
+                self.fetching.append(decision)
+            case events.Store():
+                self.storing.append(decision)
+            case events.Leave():
+                assert not self.left
+                self.left = True
+
+    def revoke(self, container_id: str, keys: frozenset[AttemptKey] | None) -> None:
+        tree = self.trees[container_id]
+        dropped = tuple(key for key in tree.queue if keys is None or key in keys)
+        tree.queue = [key for key in tree.queue if key not in dropped]
+        started = () if tree.running is None else (tree.running,)
+        self.happen(events.AttemptsRevoked(container_id, dropped, started))
+
+    def hear(self, message: object) -> None:
+        if isinstance(message, AttemptsFinished):
+            for result in message.results:
+                self.hear_result(message.container_id, result)
+            assert 0 <= message.window <= 64
+        elif isinstance(message, ContainerEnded) and message.container_id in self.known:
+            assert message.container_id not in self.trees or self.trees[message.container_id].running is None
+            assert self.ended.setdefault(message.container_id, message) == message
+        elif isinstance(message, WorkerLeaving):
+            assert not self.trees
+
+    def hear_result(self, container_id: str, result: AttemptResult) -> None:
+        key = AttemptKey(result.task_id, result.attempt)
+        assert result.started == ((container_id, key) in self.started)
+        assert self.told.setdefault((container_id, key), result) == result
+        assert (container_id, key) not in self.unwanted
+
+    # What the control plane does
+
+    def expected(self, container_id: str) -> bool:
+        """Whether the control plane still has to do with it; the others have tests of their own."""
+        return container_id in self.known and container_id not in self.forgotten
+
+    @initialize()
+    def open(self) -> None:
+        """One container is there from the start, so that most runs get to calls that run."""
+        self.happen(events.LinkOpened(False))
+        self.start("c1")
+        self.trees["c1"].loaded = True
+        self.happen(events.ContainerLoaded("c1"))
+
+    @rule(container_id=st.sampled_from(CONTAINERS))
+    def start(self, container_id: str) -> None:
+        if container_id in self.forgotten:
+            return
+        self.known.add(container_id)
+        message = StartContainer(container_id=container_id, stub_id="s", workspace_id="ws", spec=a_spec())
+        self.happen(events.MessageArrived(message))
+
+    @rule(
+        container_id=st.sampled_from(CONTAINERS),
+        tasks=st.lists(st.sampled_from(TASKS), unique=True, min_size=1),
+        large=st.booleans(),
+        timeout_s=st.sampled_from((0.0, 5.0, 100.0)),
+    )
+    def deliver(self, container_id: str, tasks: list[str], large: bool, timeout_s: float) -> None:
+        arguments = Payload("msgpack", b"", "blob/x" if large else "")
+        keys = [AttemptKey(f"{container_id}-{task}", 1) for task in tasks]
+        if not self.expected(container_id):
+            return
+        self.accepted |= {(container_id, key) for key in keys}
+        orders = tuple(AttemptOrder(key.task_id, 1, arguments, timeout_s) for key in keys)
+        self.happen(events.MessageArrived(RunAttempts(container_id=container_id, attempts=orders)))
+
+    @rule(container_id=st.sampled_from(CONTAINERS), task=st.sampled_from(TASKS), superseded=st.booleans())
+    def cancel(self, container_id: str, task: str, superseded: bool) -> None:
+        key = AttemptKey(f"{container_id}-{task}", 1)
+        if not self.expected(container_id):
+            return
+        if superseded:
+            self.unwanted.add((container_id, key))
+        message = CancelAttempts(container_id=container_id, attempts=(key,), superseded=superseded)
+        self.happen(events.MessageArrived(message))
+
+    @rule(container_id=st.sampled_from(CONTAINERS))
+    def stop(self, container_id: str) -> None:
+        if self.expected(container_id):
+            self.happen(events.MessageArrived(StopContainer(container_id=container_id, why="enough")))
+
+    @rule(data=st.data())
+    @precondition(lambda self: self.told)
+    def commit(self, data: st.DataObject) -> None:
+        container_id, key = data.draw(st.sampled_from(sorted(self.told, key=str)))
+        self.committed.add((container_id, key))
+        self.happen(events.MessageArrived(ResultsCommitted(container_id=container_id, attempts=(key,))))
+
+    @rule(data=st.data())
+    @precondition(lambda self: self.ended)
+    def forget(self, data: st.DataObject) -> None:
+        container_id = data.draw(st.sampled_from(sorted(self.ended)))
+        self.forgotten.add(container_id)
+        self.happen(events.MessageArrived(ContainerForgotten(container_id=container_id)))
+
+    @rule()
+    def reopen(self) -> None:
+        """After a new stream all that is not committed is told again, and all that is held."""
+        told, self.told = self.told, {}
+        heard: list[object] = []
+        for decision in self.policy.handle(events.LinkOpened(False), self.now_s):
+            assert isinstance(decision, events.Send | events.Leave)
+            if isinstance(decision, events.Send):
+                heard.append(decision.message)
+            self.perform(decision)
+        for place, result in self.told.items():
+            assert told.get(place) == result
+        gone = set(told) - set(self.told)
+        assert gone <= self.committed | self.unwanted
+        held = {one.container_id for one in heard if isinstance(one, AttemptsHeld)}
+        assert held == {name for name in self.known if name in self.policy.containers and name not in self.ended}
+        self.told = told
+
+    @rule()
+    def ask_to_leave(self) -> None:
+        if len(self.known) == len(CONTAINERS) and len(self.told) > 3:
+            self.happen(events.MessageArrived(StopWorker(worker_id="w", why="idle")))
+
+    # What containers do
+
+    @rule(data=st.data())
+    @precondition(lambda self: any(not tree.loaded for tree in self.trees.values()))
+    def load(self, data: st.DataObject) -> None:
+        container_id = data.draw(st.sampled_from([name for name, tree in self.trees.items() if not tree.loaded]))
+        self.trees[container_id].loaded = True
+        self.happen(events.ContainerLoaded(container_id))
+
+    @rule(data=st.data())
+    @precondition(lambda self: any(tree.queue and tree.running is None for tree in self.trees.values()))
+    def begin(self, data: st.DataObject) -> None:
+        free = [name for name, tree in self.trees.items() if tree.queue and tree.running is None]
+        container_id = data.draw(st.sampled_from(free))
+        tree = self.trees[container_id]
+        assert tree.terminated_at_s is None, "nothing starts in a tree that was asked to end"
+        tree.running = tree.queue.pop(0)
+        assert (container_id, tree.running) not in self.started, "it must never start twice"
+        told = self.told.get((container_id, tree.running))
+        assert told is None, "what was answered must not start"
+        self.started.add((container_id, tree.running))
+
+    @rule(data=st.data(), size=st.sampled_from((1, INLINE_MAX_BYTES + 1)), fails=st.booleans())
+    @precondition(lambda self: any(tree.running for tree in self.trees.values()))
+    def finish(self, data: st.DataObject, size: int, fails: bool) -> None:
+        container_id = data.draw(st.sampled_from([name for name, tree in self.trees.items() if tree.running]))
+        key = self.trees[container_id].running
+        assert key is not None
+        self.trees[container_id].running = None
+        end, payload = (End.ERROR, None) if fails else (End.OK, Payload("msgpack", b"", "", size))
+        result = AttemptResult(key.task_id, key.attempt, end, True, payload, None, 0.01)
+        self.happen(events.AttemptsReturned(container_id, (result,)))
+
+    @rule(data=st.data(), end=st.sampled_from((End.OK, End.KILLED, End.OUT_OF_MEMORY, End.ERROR)))
+    @precondition(lambda self: self.trees)
+    def exit(self, data: st.DataObject, end: End) -> None:
+        container_id = data.draw(st.sampled_from(sorted(self.trees)))
+        if self.trees[container_id].terminated_at_s is None and data.draw(st.integers(0, 3)):
+            return  # by itself a container ends less often than when it was asked to
+        tree = self.trees.pop(container_id)
+        started = () if tree.running is None else (tree.running,)
+        self.happen(events.ContainerExited(container_id, end, "so it was", started))
+
+    @rule(works=st.booleans())
+    @precondition(lambda self: self.fetching)
+    def fetch(self, works: bool) -> None:
+        asked = self.fetching.pop(0)
+        arguments = Payload("msgpack", b"x", "", 1) if works else None
+        self.happen(events.ArgumentsFetched(asked.container_id, asked.key, arguments))
+
+    @rule()
+    @precondition(lambda self: self.storing)
+    def store(self) -> None:
+        asked = self.storing.pop(0)
+        self.happen(events.ResultStored(asked.container_id, asked.key, Payload("msgpack", b"", "blob/r", 1)))
+
+    @rule(step_s=st.sampled_from((0.5, 5.0, 31.0, 1000.0)))
+    def pass_time(self, step_s: float) -> None:
+        self.now_s += step_s
+        due_s = self.policy.next_deadline_s()
+        if due_s is not None and due_s <= self.now_s:
+            self.happen(events.TimePassed())
+            after_s = self.policy.next_deadline_s()
+            assert after_s is None or after_s > self.now_s, "the alarm would ring for ever"
+
+    # What always holds
+
+    @invariant()
+    def every_delivered_attempt_is_held_or_answered(self) -> None:
+        for container_id, key in self.accepted:
+            held = self.policy.containers.get(container_id)
+            kept = self.policy.results.of(container_id)
+            answered = (container_id, key) in self.told or (container_id, key) in self.unwanted
+            assert answered or key in kept or (held is not None and key in held.attempts)
+
+    @invariant()
+    def the_policy_gives_what_the_runtime_has(self) -> None:
+        for container_id, tree in self.trees.items():
+            running = [] if tree.running is None else [tree.running]
+            assert self.policy.containers[container_id].given() == running + tree.queue
+
+    @invariant()
+    def an_asked_tree_gets_its_kill_in_time(self) -> None:
+        for container_id, tree in self.trees.items():
+            kill_at_s = self.policy.containers[container_id].kill_at_s
+            assert (tree.terminated_at_s is None) == (kill_at_s is None and not tree.killed)
+
+    def teardown(self) -> None:
+        """In the end every container can go, and so can the worker."""
+        self.now_s += 2000.0
+        self.happen(events.MessageArrived(StopWorker(worker_id="w", why="idle")))
+        for container_id in sorted(self.trees):
+            self.happen(events.MessageArrived(StopContainer(container_id=container_id, why="the end")))
+            tree = self.trees.pop(container_id)
+            self.happen(events.ContainerExited(container_id, End.OK, "", (tree.running,) if tree.running else ()))
+        while self.storing:
+            self.store()
+        self.now_s += 20.0
+        self.happen(events.TimePassed())
+        assert self.left
+
+
+TestWorkerMachine = WorkerMachine.TestCase
+TestWorkerMachine.settings = settings(max_examples=150, stateful_step_count=50, deadline=None)
