@@ -22,14 +22,14 @@ import structlog
 import trio
 
 from ..actors.gateway.gateway import Gateway, Listeners, Surroundings
-from ..actors.gateway.objects import open_objects
-from ..actors.gateway.outside import Wakeups
 from ..actors.gateway.server import Tls
 from ..actors.gateway.streams import RELAY_PATH
 from ..errors import LeversError, Refused
 from ..model.figures import HTTP_PORT, METRICS_PORT, STREAM_PORT
 from ..model.ids import Chance
 from ..store.face import Store
+from ..store.objects import open_objects
+from ..store.wakeups import MemoryWakeups, Wakeups
 from ..wire.carrier import Carrier
 from ..wire.carriers import nng, websocket
 from .logs import set_up_logs
@@ -78,24 +78,29 @@ async def run_gateway(
     tls = _tls_of(config)
     with _bound(config, tls) as listeners:
         async with AsyncExitStack() as stack:
-            store = await _open_store(stack, config)
-            gateway = Gateway(_surroundings(config, store, Wakeups()))
+            store, wakeups = await _open_stores(stack, config)
+            gateway = Gateway(_surroundings(config, store, wakeups))
             async with trio.open_nursery() as nursery:
                 await nursery.start(gateway.run, listeners)
                 task_status.started(_ready(listeners))
 
 
-async def _open_store(stack: AsyncExitStack, config: GatewayConfig) -> Store:
+async def _open_stores(stack: AsyncExitStack, config: GatewayConfig) -> tuple[Store, Wakeups]:
+    """Without Redis, wake-ups reach this process only; readers and revocations elsewhere look again by themselves."""
     from ..store.postgres import open_postgres
+    from ..store.redis import open_redis
 
-    return await stack.enter_async_context(open_postgres(config.database_url))
+    store = await stack.enter_async_context(open_postgres(config.database_url))
+    if not config.redis_url:
+        return store, MemoryWakeups()
+    return store, await stack.enter_async_context(open_redis(config.redis_url))
 
 
 def _surroundings(config: GatewayConfig, store: Store, wakeups: Wakeups) -> Surroundings:
     return Surroundings(
         gateway_id=config.gateway_id,
         store=store,
-        objects=open_objects(config.objects_url),
+        objects=open_objects(config.objects_url.removeprefix("file://")),
         wakeups=wakeups,
         dial_brain=partial(nng.dial, config.brain),
         dial_replica=partial(_dial_replica, config),

@@ -11,6 +11,8 @@ import trio
 
 from ...model.ids import Chance
 from ...store.face import Store
+from ...store.objects import Objects
+from ...store.wakeups import Wakeups
 from ...wire.carrier import Carrier
 from ...wire.link import Acceptor, DialledLink
 from ...wire.post import Post
@@ -19,7 +21,6 @@ from .auth import Gate
 from .logs import LogReader
 from .metrics import build_metrics_app
 from .outlet import QUEUE_BYTES
-from .outside import Objects, Wakeups
 from .policy import GatewayPolicy
 from .questions import Questions
 from .relay import Relay

@@ -1,7 +1,8 @@
 """Log lines of a task, from the numbered chunks of its container: each line once, in order, for early and late readers.
 
-A worker stores chunk k + 1 only after chunk k was acknowledged, and numbers the lines of an attempt from 1. The task's
-terminal state carries the number of its last line. A tail that its container ended without delivering is told as lost.
+A worker numbers chunks from 0, stores one only after the one before was acknowledged, and numbers the lines of an
+attempt from 1. The task's terminal state carries the number of its last line. A tail that its container ended without
+delivering is told as lost.
 """
 
 from __future__ import annotations
@@ -11,13 +12,15 @@ from contextlib import aclosing
 from typing import Final
 
 import msgspec
+import trio
 
 from ...errors import INVALID, NOT_FOUND, Refused
 from ...model.figures import LOG_LINE_MAX_BYTES
 from ...model.states import ContainerState
 from ...store.face import Store
+from ...store.objects import Objects
 from ...store.operations import ContainerRow, ReadTasks, TaskRow
-from .outside import Bell, Objects, Wakeups
+from ...store.wakeups import Subscription, Wakeups
 from .tenancy import Tenancy
 
 LOOK_AGAIN_S: Final = 0.5  # wake-ups may be lost
@@ -75,12 +78,7 @@ def read_lines(chunk: bytes) -> tuple[LogLine, ...]:
 
 def chunk_key(workspace_id: str, container_id: str, chunk: int) -> str:
     """Where a chunk is kept."""
-    return f"{chunk_prefix(workspace_id, container_id)}{chunk:08d}"
-
-
-def chunk_prefix(workspace_id: str, container_id: str) -> str:
-    """Where the chunks of a container are kept."""
-    return f"{workspace_id}/logs/{container_id}/"
+    return f"{workspace_id}/logs/{container_id}/{chunk:08d}"
 
 
 def log_channel(container_id: str) -> str:
@@ -160,19 +158,18 @@ class LogReader:
 
     async def _attempt(self, cursor: LogCursor, task: TaskRow, follow: bool) -> AsyncGenerator[LogEntry, None]:
         """The lines of one attempt; returns without an end when the task went on with another one."""
-        chunks_to = ""
-        with self._wakeups.listen(log_channel(task.container_id)) as bell:
+        chunk = 0
+        async with self._wakeups.subscribe(log_channel(task.container_id)) as texts:
             while True:
-                async with aclosing(self._chunks(task, chunks_to)) as chunks:
-                    async for key, lines in chunks:
-                        chunks_to = key
-                        for line in cursor.take(lines):
-                            yield line
+                while (lines := await self._chunk(task, chunk)) is not None:
+                    chunk += 1
+                    for line in cursor.take(lines):
+                        yield line
                 ending = await self._ending(cursor, task)
                 if ending is not None or not follow:
                     yield ending or LogEnd(end=cursor.delivered)
                     return
-                task = await self._wait(bell, task)
+                task = await self._wait(texts, task)
                 if task.attempt != cursor.attempt:
                     return
 
@@ -182,15 +179,14 @@ class LogReader:
             return end
         return cursor.loss_of(task, await self._tenancy.container(task.container_id), self._clock())
 
-    async def _wait(self, bell: Bell, task: TaskRow) -> TaskRow:
-        await bell.wait(LOOK_AGAIN_S)
+    async def _wait(self, texts: Subscription, task: TaskRow) -> TaskRow:
+        with trio.move_on_after(LOOK_AGAIN_S):
+            await anext(texts)
         return task if task.state.terminal else await self.task(task.task_id, task.workspace_id)
 
-    async def _chunks(self, task: TaskRow, read_to: str) -> AsyncGenerator[tuple[str, tuple[LogLine, ...]], None]:
+    async def _chunk(self, task: TaskRow, chunk: int) -> tuple[LogLine, ...] | None:
         if not task.container_id:
-            return
-        prefix = chunk_prefix(task.workspace_id, task.container_id)
-        for key in await self._objects.keys_under(prefix, read_to):
-            chunk = await self._objects.get(key)
-            if chunk is not None:
-                yield key, read_lines(chunk)
+            return None
+        key = chunk_key(task.workspace_id, task.container_id, chunk)
+        found = await self._objects.get_all((key,))
+        return read_lines(found[key]) if key in found else None

@@ -11,8 +11,8 @@ from ...errors import StoreUnavailable
 from ...model.tokens import hash_of
 from ...store.face import Store
 from ...store.operations import FindToken
+from ...store.wakeups import Subscription, Wakeups
 from .auth import Gate
-from .outside import Bell, Wakeups
 from .relay import Relay
 
 TOKENS_CHANNEL: Final = "tokens"
@@ -33,14 +33,15 @@ class Revocation:
 
     async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
         """Look when told to, and once a minute, until cancelled."""
-        with self._wakeups.listen(TOKENS_CHANNEL) as bell:
+        async with self._wakeups.subscribe(TOKENS_CHANNEL) as texts:
             task_status.started()
             while True:
-                await self._look(bell)
+                await self._look(texts)
 
-    async def _look(self, bell: Bell) -> None:
-        if await bell.wait(LOOK_AGAIN_S):
-            self._gate.forget()
+    async def _look(self, texts: Subscription) -> None:
+        with trio.move_on_after(LOOK_AGAIN_S):
+            await anext(texts)
+        self._gate.forget()
         try:
             gone = await self._inactive()
         except StoreUnavailable as error:

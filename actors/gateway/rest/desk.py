@@ -15,9 +15,10 @@ from ....model.routes import Route
 from ....model.states import TokenKind
 from ....model.tokens import Principal
 from ....store.face import Store
+from ....store.objects import Objects
+from ....store.wakeups import Wakeups
 from ..auth import Gate, check_privacy
 from ..logs import LogReader
-from ..outside import Objects, Wakeups
 from ..questions import Questions
 from ..relay import RelayStatistics
 from ..tenancy import Tenancy

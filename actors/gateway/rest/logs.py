@@ -35,7 +35,7 @@ async def write(call: Call) -> Response:
     body = await read_body(call.request)
     read_lines(body)
     await call.desk.objects.put(chunk_key(workspace_id, container_id, chunk), body)
-    await call.desk.wakeups.publish(log_channel(container_id))
+    await call.desk.wakeups.publish(log_channel(container_id), str(chunk))
     return json_answer(ChunkStored(chunk=chunk))
 
 

@@ -19,6 +19,7 @@ from .bodies import LARGE_BODY_WITHIN_S, body_parts, read_msgpack
 from .desk import Call
 
 KEYS_AT_ONCE: Final = 10_000
+_READ_AT_ONCE: Final = 32
 _KEY: Final = re.compile(r"blob/([0-9a-f]{64})")
 _keys: Final = msgspec.msgpack.Decoder(list[str])
 _blobs: Final = msgspec.msgpack.Decoder(dict[str, bytes])
@@ -36,7 +37,7 @@ async def missing(call: Call) -> Response:
     """Which of these keys does the store lack?"""
     workspace_id, keys = await _workspace(call), await _read_keys(call)
     lacking = await call.desk.objects.missing([_whole(workspace_id, key) for key in keys])
-    return Response(_encode([key.partition("/")[2] for key in lacking]), media_type=_MSGPACK)
+    return Response(_encode([_key(whole) for whole in lacking]), media_type=_MSGPACK)
 
 
 async def put(call: Call) -> Response:
@@ -46,24 +47,22 @@ async def put(call: Call) -> Response:
     _check_count(len(blobs))
     for key, data in blobs.items():
         _check_hash(key, hashlib.sha256(data).hexdigest())
-    for key, data in blobs.items():
-        await call.desk.objects.put(_whole(workspace_id, key), data)
+    await call.desk.objects.put_all({_whole(workspace_id, key): data for key, data in blobs.items()})
     return json_answer(Stored(stored=len(blobs)))
 
 
 async def get(call: Call) -> Response:
-    """Many small objects; those that are missing are left out, and so are those beyond 32 MiB together."""
+    """Many small objects; those that are missing are left out."""
     workspace_id, keys = await _workspace(call), await _read_keys(call)
     found: dict[str, bytes] = {}
     size_bytes = 0
-    for key in keys:
-        data = await call.desk.objects.get(_whole(workspace_id, key))
-        if data is None:
-            continue
-        size_bytes += len(data)
+    for start in range(0, len(keys), _READ_AT_ONCE):
+        wholes = [_whole(workspace_id, key) for key in keys[start : start + _READ_AT_ONCE]]
+        for whole, data in (await call.desk.objects.get_all(wholes)).items():
+            found[_key(whole)] = data
+            size_bytes += len(data)
         if size_bytes > REST_BODY_MAX_BYTES:
             raise Refused("Together these objects are too large.", "An answer has 32 MiB.", "Ask for fewer.", TOO_LARGE)
-        found[key] = data
     return Response(_encode(found), media_type=_MSGPACK)
 
 
@@ -82,7 +81,7 @@ async def write(call: Call) -> Response:
     whole = _whole(workspace_id, key)
     with trio.move_on_after(LARGE_BODY_WITHIN_S) as scope:
         async with aclosing(checked()) as parts:
-            await call.desk.objects.write(whole, parts)
+            await call.desk.objects.put_stream(whole, parts)
     if scope.cancelled_caught:
         raise Refused("The body came too slowly.", f"It has {LARGE_BODY_WITHIN_S:g} s.", code=TOO_SLOW)
     return json_answer(Stored(stored=1), 201)
@@ -91,11 +90,11 @@ async def write(call: Call) -> Response:
 async def read(call: Call) -> Response:
     """One large object, streamed."""
     whole = _whole(await _workspace(call), call.parameter("key"))
-    size_bytes = await call.desk.objects.size_bytes(whole)
-    if size_bytes is None:
+    info = await call.desk.objects.head(whole)
+    if info is None:
         raise Refused(f"There is no object {call.parameter('key')!r} in this workspace.", code=NOT_FOUND)
-    headers = {"content-length": str(size_bytes)}
-    return StreamedAnswer(call.desk.objects.read(whole), headers=headers, media_type="application/octet-stream")
+    headers = {"content-length": str(info.size_bytes)}
+    return StreamedAnswer(call.desk.objects.get_stream(whole), headers=headers, media_type="application/octet-stream")
 
 
 async def _workspace(call: Call) -> str:
@@ -114,6 +113,10 @@ def _whole(workspace_id: str, key: str) -> str:
             f"{key[:100]!r} is not an object's key.", fix="A key is blob/ and a SHA-256 in hex.", code=INVALID
         )
     return f"{workspace_id}/{key}"
+
+
+def _key(whole: str) -> str:
+    return whole.partition("/")[2]
 
 
 def _check_hash(key: str, digest: str) -> None:

@@ -167,7 +167,7 @@ async def revoke_token(call: Call) -> Response:
         raise Refused(f"A token of kind {call.principal.kind} may not revoke one of kind {row.kind}.", code=FORBIDDEN)
     await call.desk.store.apply(RevokeTokens(token_ids=(token_id,), workspace_id=call.scope))
     call.desk.gate.forget((token_id,))
-    await call.desk.wakeups.publish(TOKENS_CHANNEL)
+    await call.desk.wakeups.publish(TOKENS_CHANNEL, token_id)
     return json_answer(TokenRevoked(token_id=token_id))
 
 

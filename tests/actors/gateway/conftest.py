@@ -13,9 +13,7 @@ import pytest
 import trio
 
 from levers9.actors.gateway.gateway import Gateway, Listeners, Surroundings
-from levers9.actors.gateway.objects import StoredObjects, open_objects
 from levers9.actors.gateway.outlet import QUEUE_BYTES
-from levers9.actors.gateway.outside import Wakeups
 from levers9.actors.gateway.server import Tls
 from levers9.daemons.gateway import bind_port
 from levers9.errors import LeversError
@@ -23,7 +21,9 @@ from levers9.model.ids import Chance
 from levers9.model.states import TokenKind
 from levers9.model.tokens import hash_of, hint_of, make_token
 from levers9.store.memory import MemoryStore
+from levers9.store.objects import MemoryObjects
 from levers9.store.operations import CreateToken, CreateWorkspace, TokenRow
+from levers9.store.wakeups import MemoryWakeups
 from levers9.wire.carrier import Carrier
 from levers9.wire.carriers import websocket
 from levers9.wire.carriers.memory import MemoryCable
@@ -65,10 +65,10 @@ class FakeBrain:
         await trio.lowlevel.checkpoint()
         self.cable = MemoryCable()
         assert self._nursery is not None
-        self._nursery.start_soon(partial(self.acceptor.serve, self.cable.right, name="gateway", on_link=self._own))
+        self._nursery.start_soon(partial(self.acceptor.serve, self.cable.right, name="gateway", on_link=self.own))
         return self.cable.left
 
-    async def _own(self, link: Link) -> None:
+    async def own(self, link: Link) -> None:
         self.link = link
         while True:
             event = await link.next_event()
@@ -109,9 +109,9 @@ class Stand:
 
     gateway: Gateway
     store: MemoryStore
-    objects: StoredObjects
+    objects: MemoryObjects
     brain: FakeBrain
-    wakeups: Wakeups
+    wakeups: MemoryWakeups
     chance: Chance
     stream_port: int
     http_port: int
@@ -236,8 +236,8 @@ async def standing(
     queue_bytes: int = QUEUE_BYTES,
 ) -> AsyncIterator[Stand]:
     """A gateway that knows its leader."""
-    chance, store, wakeups, now_s = Chance(7), store or MemoryStore(), Wakeups(), [1_000.0]
-    objects, brain = open_objects("memory://"), FakeBrain(chance)
+    chance, store, wakeups, now_s = Chance(7), store or MemoryStore(), MemoryWakeups(), [1_000.0]
+    objects, brain = MemoryObjects(), FakeBrain(chance)
     await store.apply(CreateWorkspace(workspace_id="ws-a", name="a", now_s=0.0))
     given = Surroundings(
         gateway_id=gateway_id,
@@ -277,6 +277,12 @@ async def _tell_leader(stand: Stand, gateway_id: str, leader: LeaderIs) -> None:
     stand.brain.say(f"gateway/{gateway_id}", leader)
     with trio.fail_after(DEADLINE_S):
         await stand.gateway.relay.leader_known.wait()
+
+
+@pytest.fixture
+async def fake_brain() -> FakeBrain:
+    """A brain that nobody is linked to yet."""
+    return FakeBrain(Chance(8))
 
 
 @pytest.fixture

@@ -203,7 +203,7 @@ async def test_the_streams_of_a_revoked_token_are_closed_and_it_cannot_come_back
         async with stand.peer(WORKER, token):
             await stand.brain.wait_for(PeerArrived)
             await stand.store.apply(RevokeTokens(subjects=("w1",)))
-            await stand.wakeups.publish("tokens")
+            await stand.wakeups.publish("tokens", "")
             await stand.brain.wait_for(PeerQuiet)
             await trio.sleep_forever()
     assert stand.gateway.relay.statistics().workers == 0

@@ -168,7 +168,7 @@ def config(**changes: object) -> GatewayConfig:
         "gateway_id": "g",
         "brain": "ipc:///nowhere",
         "database_url": "postgresql://127.0.0.1:1/none",
-        "objects_url": "memory://",
+        "objects_url": "/no/objects",
         "stream_port": 0,
         "http_port": 0,
         "metrics_port": -1,
