@@ -331,7 +331,7 @@ async def test_a_child_that_is_not_ready_in_time_has_failed(autojump_clock: Mock
 
 
 async def test_a_child_that_fails_to_start_is_tried_again_before_the_next_one_starts(autojump_clock: MockClock) -> None:
-    diary, tries = Diary(), list[int]()
+    diary, tries, began_s = Diary(), list[int](), trio.current_time()
 
     async def third_time(mailbox: Mailbox, *, task_status: trio.TaskStatus[None]) -> None:
         tries.append(1)
@@ -341,6 +341,7 @@ async def test_a_child_that_fails_to_start_is_tried_again_before_the_next_one_st
 
     async with running(Supervisor("brain", [ChildSpec("a", third_time, backoff=QUICK), *diary.specs("b")])):
         assert (len(tries), diary.since()) == (3, "+a +b")
+        assert trio.current_time() - began_s == pytest.approx(0.2)
 
 
 async def test_a_temporary_child_that_fails_to_start_is_left_out(autojump_clock: MockClock) -> None:
@@ -547,6 +548,21 @@ async def test_what_waits_for_a_child_that_stops_is_dead_and_its_address_is_free
         asker.post.send_nowait(question("waits"))
     assert asker.refusals() == [("m-1", "crashed")]
     assert asker.post.mailbox_of("tasks") is None
+
+
+async def test_what_an_actor_had_in_hand_when_it_returned_is_handled(autojump_clock: MockClock) -> None:
+    asker = Asker()
+
+    async def take_one(mailbox: Mailbox, *, task_status: trio.TaskStatus[None]) -> None:
+        task_status.started()
+        await mailbox.take()
+
+    spec = ChildSpec("tasks", take_one, Lifetime.TRANSIENT)
+    async with running(Supervisor("brain", [spec], post=asker.post)) as supervisor:
+        asker.post.send_nowait(question("good"))
+        await trio.sleep(1)
+        shown = standing(supervisor, "brain/tasks")
+        assert (shown.handled, shown.failed, asker.refusals()) == (1, 0, [])
 
 
 async def test_what_came_for_a_child_that_never_lives_again_is_dead(autojump_clock: MockClock) -> None:

@@ -160,7 +160,7 @@ class Mailbox:
         if letter.correlation and letter.correlation in self._reserved:
             self._reserved.discard(letter.correlation)
             lane = _Lane.ANSWER
-        elif self._taken_room[lane] >= self._room[lane] or (lane is _Lane.EDGE and self._senders):
+        elif self._taken_room[lane] >= self._room[lane]:  # senders wait only while it is full
             return False
         self._append(letter, lane, key)
         return True
