@@ -79,9 +79,17 @@ class Objects(Protocol):
 
 
 def checked(key: str) -> str:
-    """The key, if it is one. Raises `Refused` (`invalid`): nothing may lead out of a folder, or mean two things."""
+    """The key, if it is one. Raises `Refused` (`invalid`): nothing may lead out of a folder, or mean two things.
+
+    `#` marks files in the making, in a folder.
+    """
     words = key.split("/")
-    if len(key.encode("utf-8", "replace")) > KEY_MAX or not key.isprintable() or {"", ".", ".."} & set(words):
+    if (
+        len(key.encode("utf-8", "replace")) > KEY_MAX
+        or not key.isprintable()
+        or "#" in key
+        or {"", ".", ".."} & set(words)
+    ):
         raise Refused(f"{key[:80]!r} is no key of an object.", "Keys are words divided by '/'.", code=INVALID)
     return key
 

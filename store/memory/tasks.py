@@ -102,6 +102,7 @@ def _ended(row: TaskRow, end: AttemptEnd, now_s: float) -> TaskRow:
         result=end.result,
         failure=end.failure,
         last_log_line=end.last_log_line,
+        retries_used=row.retries_used + end.uses_retry,
     )
 
 

@@ -119,6 +119,7 @@ def _end_arguments(operation: EndAttempts) -> Arguments:
         [end.last_log_line for end in ends],
         [end.retry_at_s for end in ends],
         operation.now_s,
+        [end.uses_retry for end in ends],
     )
 
 
@@ -131,10 +132,11 @@ write(
             finished = t.state = 'CANCELLING' OR g.state <> 'RETRY',
             ended_at_s = CASE WHEN t.state = 'CANCELLING' OR g.state <> 'RETRY' THEN $11::float8 ELSE 0 END,
             retry_at_s = CASE WHEN t.state = 'CANCELLING' OR g.state <> 'RETRY' THEN 0 ELSE g.retry_at_s END,
-            result = g.result, failure = g.failure, last_log_line = g.last_log_line
+            result = g.result, failure = g.failure, last_log_line = g.last_log_line,
+            retries_used = t.retries_used + g.uses_retry::int
         FROM unnest($2::text[], $3::int[], $4::text[], $5::text[], $6::bytea[], $7::bytea[], $8::text[], $9::int[],
-            $10::float8[])
-            AS g(task_id, attempt, state, how, result, failure, why, last_log_line, retry_at_s)
+            $10::float8[], $12::bool[])
+            AS g(task_id, attempt, state, how, result, failure, why, last_log_line, retry_at_s, uses_retry)
         WHERE t.task_id = g.task_id AND (SELECT yes FROM allowed) AND (
             g.attempt > 0 AND t.attempt = g.attempt AND t.state IN ('RUNNING', 'CANCELLING')
             OR g.attempt = 0 AND t.state IN ('PENDING', 'RETRY'))
@@ -154,7 +156,8 @@ write(
 
 _BARE: Final = """
 SELECT task_id, workspace_id, stub_id, state, attempt, container_id, worker_id, accepted_at_s, started_at_s,
-    ended_at_s, retry_at_s, taken_at_s, failure, last_log_line, NULL::bytea AS arguments, NULL::bytea AS result
+    ended_at_s, retry_at_s, taken_at_s, failure, last_log_line, NULL::bytea AS arguments, NULL::bytea AS result,
+    retries_used
 FROM tasks
 """
 _WHOLE: Final = _BARE.replace("NULL::bytea AS ", "")
@@ -178,6 +181,7 @@ def _task(row: Record) -> TaskRow:
         last_log_line=row[13],
         arguments=None if row[14] is None else _decode_payload(row[14]),
         result=None if row[15] is None else _decode_payload(row[15]),
+        retries_used=row[16],
     )
 
 

@@ -86,6 +86,7 @@ tasks = st.one_of(
                 failure=failure,
                 last_log_line=integers(0, 9),
                 retry_at_s=now_s,
+                uses_retry=booleans(),
             )
         ).map(lambda ends: tuple({(end.task_id, end.attempt): end for end in ends}.values())),  # type: ignore[attr-defined]
         now_s=now_s,

@@ -166,6 +166,14 @@ async def test_attempt_zero_ends_a_waiting_task_without_a_history(store: Store) 
     assert await store.apply(ListAttempts(task_id="a")) == ((),)
 
 
+async def test_a_retry_that_is_used_is_counted_and_stays_counted(store: Store) -> None:
+    await store.apply(accepting("a"), starting(("a", 1)))
+    await store.apply(ending("a", 1, TaskState.RETRY, End.KILLED, uses_retry=True), starting(("a", 2)))
+    await store.apply(ending("a", 2, TaskState.RETRY, End.DISCONNECTED), starting(("a", 3)))
+    await store.apply(ending("a", 3, TaskState.RETRY, End.KILLED, uses_retry=True))
+    assert [(row.attempt, row.retries_used) for row in await read(store, "a")] == [(3, 2)]
+
+
 async def test_ends_of_one_operation_are_judged_on_the_rows_before_it(store: Store) -> None:
     await store.apply(accepting("a"), starting(("a", 1)))
     retry = ending("a", 1, TaskState.RETRY, End.ERROR).ends
