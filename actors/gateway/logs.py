@@ -25,6 +25,8 @@ from .tenancy import Tenancy
 
 LOOK_AGAIN_S: Final = 0.5  # wake-ups may be lost
 LOST_AFTER_S: Final = 5.0  # after the ends of task and container: chunks under way have arrived by then
+CHUNKS_AT_ONCE: Final = 8
+LINE_MAX_CHARACTERS: Final = LOG_LINE_MAX_BYTES + 256  # a worker marks the first line after lost ones
 DISCONNECTED: Final = "disconnected"  # architecture, section 6: a task lost with its worker
 
 
@@ -71,7 +73,7 @@ def read_lines(chunk: bytes) -> tuple[LogLine, ...]:
         lines = _decoder.decode(chunk)
     except msgspec.MsgspecError as error:
         raise Refused("The chunk cannot be read.", str(error), code=INVALID) from error
-    if any(len(line.text) > LOG_LINE_MAX_BYTES for line in lines):
+    if any(len(line.text) > LINE_MAX_CHARACTERS for line in lines):
         raise Refused("A log line is too long.", f"Lines have at most {LOG_LINE_MAX_BYTES} bytes.", code=INVALID)
     return lines
 
@@ -161,9 +163,9 @@ class LogReader:
         chunk = 0
         async with self._wakeups.subscribe(log_channel(task.container_id)) as texts:
             while True:
-                while (lines := await self._chunk(task, chunk)) is not None:
-                    chunk += 1
-                    for line in cursor.take(lines):
+                while found := await self._chunks(task, chunk):
+                    chunk = found[-1][0] + 1
+                    for line in cursor.take(line for _, lines in found for line in lines):
                         yield line
                 ending = await self._ending(cursor, task)
                 if ending is not None or not follow:
@@ -184,9 +186,10 @@ class LogReader:
             await anext(texts)
         return task if task.state.terminal else await self.task(task.task_id, task.workspace_id)
 
-    async def _chunk(self, task: TaskRow, chunk: int) -> tuple[LogLine, ...] | None:
+    async def _chunks(self, task: TaskRow, first: int) -> list[tuple[int, tuple[LogLine, ...]]]:
+        """Some chunks from `first` on. Where a later one is there, a missing one was refused, and will never come."""
         if not task.container_id:
-            return None
-        key = chunk_key(task.workspace_id, task.container_id, chunk)
-        found = await self._objects.get_all((key,))
-        return read_lines(found[key]) if key in found else None
+            return []
+        keys = {chunk_key(task.workspace_id, task.container_id, n): n for n in range(first, first + CHUNKS_AT_ONCE)}
+        found = await self._objects.get_all(keys)
+        return [(number, read_lines(found[key])) for key, number in keys.items() if key in found]

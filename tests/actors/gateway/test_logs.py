@@ -155,6 +155,13 @@ async def test_a_chunk_that_is_delivered_twice_is_read_once(run: Run) -> None:
     assert numbers(await run.read()) == [1, 2, 3]
 
 
+async def test_a_chunk_that_was_refused_holds_up_nobody(run: Run) -> None:
+    await run.deliver(0, lines(1, 1))
+    await run.deliver(2, lines(3, 3))
+    await run.end(3)
+    assert numbers(await run.read()) == [1, 3]
+
+
 async def test_a_reader_goes_on_after_the_line_it_has(run: Run) -> None:
     await run.deliver(0, lines(1, 4))
     await run.end(4)
@@ -227,7 +234,7 @@ async def test_a_worker_delivers_logs_of_its_own_containers_only(run: Run) -> No
 
 
 @pytest.mark.parametrize(
-    "body", [b"", b"\x93\x01", msgspec.msgpack.encode([["t", 1, 1, "out", 0.0, "x" * ((64 << 10) + 1)]])]
+    "body", [b"", b"\x93\x01", msgspec.msgpack.encode([["t", 1, 1, "out", 0.0, "x" * ((64 << 10) + 257)]])]
 )
 async def test_a_chunk_that_holds_no_lines_is_refused(run: Run, body: bytes) -> None:
     assert await run.deliver(0, body) == 400
