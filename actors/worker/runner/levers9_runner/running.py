@@ -69,7 +69,8 @@ def _take_over(request: Request, descriptors: Descriptors) -> socket.socket:
     os.environ.update(request.env)
     sys.argv[:] = [request.handler]
     if request.code_path:
-        sys.path.insert(0, request.code_path)
+        folders = request.env.get("LEVERS9_IMPORT_FOLDERS", "").split(":")  # of the code, relative: the caller's own
+        sys.path[:0] = [request.code_path, *(os.path.join(request.code_path, one) for one in folders if one)]
         os.chdir(request.code_path)
     return socket.socket(fileno=descriptors.runner)
 
