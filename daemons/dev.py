@@ -19,6 +19,7 @@ from typing import Final
 import trio
 
 from ..errors import LeversError, Refused
+from ..model.places import dev_connection_path
 from ..model.states import TokenKind
 from ..model.tokens import SECRET_BYTES, make_token
 from .root import Ready, Root, check_writable, default_run_dir
@@ -158,9 +159,7 @@ class _connection_file:
     """While it runs, programs of this user find it here."""
 
     def __init__(self, ready: Ready, token: str) -> None:
-        from ..sdk.config import dev_connection_path
-
-        self._path = dev_connection_path()
+        self._path = Path(dev_connection_path(os.environ, os.getuid()))
         self._text = json.dumps(
             {"stream_url": ready.stream_url, "http_url": ready.http_url, "token": token, "pid": os.getpid()}
         )

@@ -14,6 +14,7 @@ from typing import Final
 from urllib.parse import urlsplit
 
 from ..errors import ConfigError
+from ..model import places
 
 SECTION: Final = "default"
 STREAM_PORT: Final = 1993  # as model/figures, which this module spares the program that never calls
@@ -52,14 +53,6 @@ def config_path() -> Path:
     """The configuration file; `LEVERS9_CONFIG` names another one."""
     given = os.environ.get("LEVERS9_CONFIG")
     return Path(given) if given else _home() / ".levers9" / "config"
-
-
-def dev_connection_path() -> Path:
-    """Where this user's `levers9 dev` says how to reach it: JSON with stream_url, http_url, token and pid."""
-    runtime = os.environ.get("XDG_RUNTIME_DIR")
-    if runtime and os.path.isdir(runtime):
-        return Path(runtime, "levers9", "dev.json")
-    return Path(f"/tmp/levers9-{os.getuid()}", "dev.json")
 
 
 def read_file(path: Path) -> dict[str, str]:
@@ -144,7 +137,7 @@ def _refuse_plain(url: str) -> None:
 
 
 def _from_dev(path: Path, *, given: bool) -> Settings:
-    found = None if given else read_dev(dev_connection_path())
+    found = None if given else read_dev(Path(places.dev_connection_path(os.environ, os.getuid())))
     if found is None:
         raise ConfigError(
             f"There is no token: neither LEVERS9_TOKEN nor {path} gives one, and no `levers9 dev` runs here. "

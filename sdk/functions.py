@@ -63,10 +63,15 @@ def by_value(function: Callable[..., object]) -> bytes:
 
 
 def adopt_main(origin: Origin) -> None:
-    """Let the running script be found under its module name too, so that what comes back is of its own classes."""
+    """Let what comes back be of this program's own classes: names that are right there are right here too.
+
+    The running script can be found under its module name, and its project's folder is on the import path, at the end.
+    """
     main = main_name(origin)
     if main:
         sys.modules.setdefault(main, sys.modules["__main__"])
+    if origin.module and origin.project is not None and str(origin.project.root) not in sys.path:
+        sys.path.append(str(origin.project.root))
 
 
 def _by_name(module: ModuleType, file: Path, name: str) -> Origin:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Generic, TypeVar, cast
 
 import msgspec
 
-from ..errors import BrokenByPeer, LeversError, WouldBlock
+from ..errors import NOT_FOUND, BrokenByPeer, DeadlinePassed, LeversError, Refused, WouldBlock
 from ..model.states import TaskState
 from .waiting import Outcome
 
@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 R = TypeVar("R")
 _CANCEL_WAIT_S = 30.0
 _READ_AGAIN_S = 1.0
+_COMMIT_WAIT_S = 30.0
+_LOOK_AGAIN_S = 0.05
 
 
 class LogLine(msgspec.Struct, frozen=True, kw_only=True):
@@ -51,6 +53,7 @@ class Task(Generic[R]):
         self.id = task_id
         self.connection = connection
         self._outcome = outcome
+        self._is_ours = outcome is not None
 
     def __repr__(self) -> str:
         return f"Task({self.id!r})"
@@ -66,8 +69,7 @@ class Task(Generic[R]):
     @property
     def status(self) -> TaskState:
         """The state of the task now."""
-        ended = self._ended()
-        return ended if ended is not None else self._ask()
+        return self._look()
 
     @property
     def is_complete(self) -> bool:
@@ -104,6 +106,7 @@ class Task(Generic[R]):
 
     def logs(self, follow: bool = True, after: int = 0) -> Iterator[LogLine]:
         """The lines it wrote after line `after`, each once. `follow` waits for those that are to come, to the end."""
+        self._look()
         yield from read_lines(self.connection.rest, self.id, follow=follow, after=after)
 
     def subscribe(self) -> Iterator[LogLine | TaskState]:
@@ -123,6 +126,26 @@ class Task(Generic[R]):
         if arrival is None:
             return None
         return TaskState.ERROR if isinstance(arrival[1], LeversError) else arrival[1].state
+
+    def _look(self) -> TaskState:
+        """The state; a call that was just submitted here may not be committed yet, so it is waited for."""
+        until_s = time.monotonic() + _COMMIT_WAIT_S
+        while True:
+            ended = self._ended()
+            if ended is not None:
+                return ended
+            try:
+                return self._ask()
+            except Refused as error:
+                if error.code != NOT_FOUND or not self._is_ours or time.monotonic() > until_s:
+                    raise
+            self._outcome_within(_LOOK_AGAIN_S)
+
+    def _outcome_within(self, wait_s: float) -> None:
+        try:
+            self.outcome.wait(wait_s)
+        except DeadlinePassed:
+            return
 
     def _ask(self) -> TaskState:
         return msgspec.json.decode(self.connection.rest.call("GET", f"/api/v1/tasks/{self.id}"), type=_Told).state

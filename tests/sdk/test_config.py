@@ -10,7 +10,8 @@ import pytest
 
 from levers9 import Client
 from levers9.errors import ConfigError
-from levers9.sdk.config import config_path, dev_connection_path, read_file, resolve
+from levers9.model.places import dev_connection_path
+from levers9.sdk.config import config_path, read_file, resolve
 
 
 def write(text: str) -> Path:
@@ -21,7 +22,7 @@ def write(text: str) -> Path:
 
 
 def write_dev(process_id: int) -> None:
-    path = dev_connection_path()
+    path = Path(dev_connection_path(os.environ, os.getuid()))
     path.parent.mkdir(parents=True, exist_ok=True)
     told = {"stream_url": "ws://127.0.0.1:5/v1/stream?peer=client", "http_url": "http://127.0.0.1:6/", "token": "d"}
     path.write_text(json.dumps({**told, "pid": process_id}))

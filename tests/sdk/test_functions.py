@@ -20,10 +20,14 @@ from .control_plane import FakeControlPlane
 
 LOCATE = """
 import json
-from levers9.sdk.functions import locate, main_name
+from levers9.sdk.functions import adopt_main, locate, main_name
+from levers9.sdk.packing import pickled, unpickled
 def function(): pass
+class Thing: pass
 if __name__ == "__main__":
     found = locate(function)
+    adopt_main(found)
+    assert type(unpickled(pickled(Thing(), main_name(found)))) is Thing
     print(json.dumps([found.module, main_name(found), str(found.project.root), list(found.import_folders)]))
 """
 
