@@ -58,7 +58,7 @@ class ReadLeadership(Operation, frozen=True, kw_only=True):
 
 
 class ResignLeadership(Operation, frozen=True, kw_only=True):
-    """A leader that stops lets the next one begin at once. Answers `Applied`."""
+    """A leader that stops lets the next one begin at once, and its epoch writes no more. Answers `Applied`."""
 
     epoch: int
 
@@ -125,7 +125,10 @@ class ListTokens(Operation, frozen=True, kw_only=True):
 
 
 class RevokeTokens(Operation, frozen=True, kw_only=True):
-    """Make tokens invalid, by id or subject, within a workspace (None: any). Answers `Applied` with the token ids."""
+    """Make tokens invalid, by id or subject, within a workspace (None: any).
+
+    Answers `Applied` with the ids of those that were active.
+    """
 
     token_ids: tuple[str, ...] = ()
     subjects: tuple[str, ...] = ()
@@ -142,7 +145,7 @@ class StubRow(Row, frozen=True, kw_only=True):
 
 
 class PutStub(Operation, frozen=True, kw_only=True):
-    """Keep a stub; keeping it twice is keeping it once. Answers `Applied`."""
+    """Keep a stub; keeping it twice is keeping it once. Answers `Applied` with the id if it is new."""
 
     stub: StubRow
 
@@ -279,7 +282,7 @@ class LoadUnfinished(Operation, frozen=True, kw_only=True):
 
 
 class MarkTaken(Operation, frozen=True, kw_only=True):
-    """The caller has the results. Answers `Applied`."""
+    """The caller has the results. Answers `Applied` with those that have ended and were not taken before."""
 
     task_ids: tuple[str, ...]
     now_s: float
@@ -337,7 +340,7 @@ class PutContainers(Operation, frozen=True, kw_only=True):
 
 
 class ContainerMove(msgspec.Struct, frozen=True, kw_only=True):
-    """Move a container from one of `sources` to `state`."""
+    """Move a container from one of `sources` to `state`; None, and an empty `why`, leave a field as it is."""
 
     container_id: str
     sources: tuple[ContainerState, ...]
@@ -348,7 +351,10 @@ class ContainerMove(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class MoveContainers(Operation, frozen=True, kw_only=True):
-    """Answers `Applied` with those whose state was among their sources."""
+    """Answers `Applied` with those whose state was among their sources. Of several moves of one, the first counts.
+
+    Each time (placed, ready, ended) is that of the first move into its state.
+    """
 
     moves: tuple[ContainerMove, ...]
     now_s: float
@@ -398,7 +404,10 @@ class WorkerMove(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class MoveWorkers(Operation, frozen=True, kw_only=True):
-    """Answers `Applied` with those whose state was among their sources and whose epoch is not newer than the move's."""
+    """Answers `Applied` with those whose state was among their sources and whose epoch is not newer than the move's.
+
+    `seen_at_s` moves with each state but UNKNOWN and GONE.
+    """
 
     moves: tuple[WorkerMove, ...]
     now_s: float
@@ -418,7 +427,10 @@ class PoolRecord(Row, frozen=True, kw_only=True):
 
 
 class PutPool(Operation, frozen=True, kw_only=True):
-    """Keep the largest worker of a pool; each number only grows, a card type is a row of its own. Answers `Applied`."""
+    """Keep the largest worker of a pool; each number only grows; a card type is a row of its own.
+
+    Answers `Applied` with the pool if anything grew.
+    """
 
     pool: str
     largest: Capacity

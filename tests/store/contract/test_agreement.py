@@ -85,6 +85,7 @@ tasks = st.one_of(
                 result=none() | payload,
                 failure=failure,
                 last_log_line=integers(0, 9),
+                uses_retry=booleans(),
                 retry_at_s=now_s,
                 uses_retry=booleans(),
             )

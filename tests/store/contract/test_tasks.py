@@ -140,6 +140,14 @@ async def test_a_retry_waits_and_runs_as_the_second_attempt(store: Store) -> Non
     assert await read(store, "a") == (replace(running("a", 2), failure=FAILURE),)
 
 
+async def test_the_retries_used_are_counted_apart_from_the_attempts(store: Store) -> None:
+    await store.apply(accepting("a"), starting(("a", 1)))
+    await store.apply(ending("a", 1, TaskState.RETRY, End.ERROR, uses_retry=True), starting(("a", 2)))
+    await store.apply(ending("a", 2, TaskState.RETRY, End.KILLED), starting(("a", 3)))
+    await store.apply(ending("a", 2, TaskState.RETRY, End.ERROR, uses_retry=True))
+    assert [(row.attempt, row.retries_used) for row in await read(store, "a")] == [(3, 1)]
+
+
 async def test_the_history_has_each_attempt_that_ended_otherwise_than_well(store: Store) -> None:
     await store.apply(accepting("a"), starting(("a", 1)))
     await store.apply(ending("a", 1, TaskState.RETRY, End.DISCONNECTED, failure=FAILURE), starting(("a", 2)))
