@@ -19,7 +19,6 @@ from ...wire.post import Post
 from ...wire.redial import Redial
 from .auth import Gate
 from .logs import LogReader
-from .metrics import build_metrics_app
 from .outlet import QUEUE_BYTES
 from .policy import GatewayPolicy
 from .questions import Questions
@@ -122,6 +121,8 @@ class Gateway:
             if listeners.streams is not None:
                 await nursery.start(partial(serve_streams, self.door, listeners.streams, listeners.tls))
             if listeners.metrics is not None:
+                from .metrics import build_metrics_app  # a tenth of a second that most gateways need not wait
+
                 metrics = build_metrics_app(self.relay.statistics, self.gate.statistics)
                 await nursery.start(partial(serve_http, metrics, listeners.metrics, None))
             task_status.started()

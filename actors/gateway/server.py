@@ -22,6 +22,7 @@ from ...wire.carriers.websocket import RequestInfo, WebSocketCarrier, serve_stre
 from .streams import Door, Knock, Visitor
 
 HEADERS_MAX_BYTES: Final = 32 << 10
+STREAMS_MAX: Final = 20_000  # a gateway process; beyond, peers dial another one
 IDLE_S: Final = 75.0  # longer than the 60 s of common proxies, so that they close first
 _log: Final = structlog.get_logger("gateway.server")
 
@@ -79,14 +80,23 @@ async def serve_streams(
     *,
     task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED,
 ) -> None:
-    """Serve streams on a listening socket until cancelled."""
+    """Serve streams on a listening socket until cancelled; those beyond `STREAMS_MAX` are closed unanswered."""
+
+    places = trio.CapacityLimiter(STREAMS_MAX)
 
     async def serve_one(stream: trio.abc.Stream) -> None:
         arrival = _Arrival(door, tls is not None)
         try:
+            places.acquire_nowait()
+        except trio.WouldBlock:
+            await trio.aclose_forcefully(stream)
+            return
+        try:
             await serve_stream(stream, handler=arrival.handle, check=arrival.check)
         except Exception:  # an edge: a defect that one peer finds must not end everybody's streams
             _log.exception("a stream ended by a defect of ours")
+        finally:
+            places.release()
 
     plain = trio.SocketListener(trio.socket.from_stdlib_socket(listener))
     if tls is None:

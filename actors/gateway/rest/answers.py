@@ -85,7 +85,7 @@ class StreamedAnswer(StreamingResponse):
             await super().stream_response(send)
 
 
-def json_answer(answer: Answer | ErrorBody, status: int = 200) -> Response:
+def json_answer(answer: msgspec.Struct, status: int = 200) -> Response:
     """An answer in JSON."""
     return Response(msgspec.json.encode(answer), status, media_type="application/json")
 

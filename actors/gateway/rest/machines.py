@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
+import msgspec
 from starlette.responses import Response
 
 from ....errors import LeversError
@@ -16,7 +17,7 @@ from .desk import Call
 ENDED_SHOWN: Final = 50
 
 
-class WorkerView(Answer, frozen=True, kw_only=True):
+class WorkerView(msgspec.Struct, frozen=True, kw_only=True):
     """A worker."""
 
     worker_id: str
@@ -38,7 +39,7 @@ class WorkerList(Answer, frozen=True, kw_only=True):
     workers: tuple[WorkerView, ...]
 
 
-class ContainerView(Answer, frozen=True, kw_only=True):
+class ContainerView(msgspec.Struct, frozen=True, kw_only=True):
     """A container."""
 
     container_id: str

@@ -50,7 +50,7 @@ class NewToken(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     subject: str = ""
 
 
-class WorkspaceView(Answer, frozen=True, kw_only=True):
+class WorkspaceView(msgspec.Struct, frozen=True, kw_only=True):
     """A workspace."""
 
     workspace_id: str
@@ -72,7 +72,7 @@ class WorkspaceList(Answer, frozen=True, kw_only=True):
     workspaces: tuple[WorkspaceView, ...]
 
 
-class TokenView(Answer, frozen=True, kw_only=True):
+class TokenView(msgspec.Struct, frozen=True, kw_only=True):
     """A token, without its value."""
 
     token_id: str
@@ -88,6 +88,7 @@ class TokenView(Answer, frozen=True, kw_only=True):
 class TokenCreated(TokenView, frozen=True, kw_only=True):
     """A new token: its value is shown here and never again."""
 
+    ok: bool = True
     token: str
 
 

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 from starlette.websockets import WebSocket, WebSocketDisconnect, WebSocketState
 
-from ....errors import BrokenByPeer, ClosedByUs, PeerProtocolError, Refused
+from ....errors import BrokenByPeer, ClosedByUs, LeversError, PeerProtocolError
 from ....wire.carrier import CarrierStatistics, Counts
 from ..streams import Door, Knock
 from .answers import answer_of
@@ -82,8 +82,8 @@ async def serve_stream(door: Door, socket: WebSocket) -> None:
     )
     try:
         visitor = await door.admit(knock)
-    except Refused as refused:
-        await socket.send_denial_response(answer_of(refused))
+    except LeversError as error:
+        await socket.send_denial_response(answer_of(error))
         return
     await socket.accept()
     carrier = AsgiCarrier(socket)

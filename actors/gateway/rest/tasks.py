@@ -20,7 +20,7 @@ LISTED: Final = 100
 _STUBS_OF_A_NAME: Final = 16
 
 
-class TaskView(Answer, frozen=True, kw_only=True):
+class TaskView(msgspec.Struct, frozen=True, kw_only=True):
     """A task as people see it. Times are Unix seconds, 0 for what has not happened."""
 
     task_id: str
@@ -41,7 +41,7 @@ class TaskView(Answer, frozen=True, kw_only=True):
     last_log_line: int = 0
 
 
-class AttemptView(Answer, frozen=True, kw_only=True):
+class AttemptView(msgspec.Struct, frozen=True, kw_only=True):
     """An earlier attempt, and how it ended."""
 
     attempt: int
@@ -61,6 +61,7 @@ class TaskList(Answer, frozen=True, kw_only=True):
 class TaskDetail(TaskView, frozen=True, kw_only=True):
     """One task, with the attempts that failed."""
 
+    ok: bool = True
     attempts: tuple[AttemptView, ...]
 
 
