@@ -23,7 +23,7 @@ FINE = Evidence(status=0, out_of_memory=False, memory_bytes=0, memory_limit_byte
         (
             {"out_of_memory": True, "memory_bytes": 70 << 20},
             End.OUT_OF_MEMORY,
-            "held 70 MiB of memory; its limit is 64",
+            "70 MiB of memory; its limit is 64",
         ),
         ({"loaded": False, "status": 1 << 8}, End.APP_FAILED_TO_LOAD, "status 1 before its code was loaded"),
         ({"load_failure": Failure("load", "What.", "Why.")}, End.APP_FAILED_TO_LOAD, "What.\nWhy."),
