@@ -16,7 +16,17 @@ from levers9.model.ids import Chance
 from levers9.wire.carrier import Carrier
 from levers9.wire.carriers.memory import MemoryCable
 from levers9.wire.codec import Envelope
-from levers9.wire.frames import PROTOCOL, Ack, Goodbye, Hello, Welcome, pack_frame, unpack_frame
+from levers9.wire.frames import (
+    PROTOCOL,
+    Ack,
+    Goodbye,
+    Hello,
+    PackedData,
+    Welcome,
+    pack_envelope,
+    pack_frame,
+    unpack_frame,
+)
 from levers9.wire.link import Acceptor, DialledLink, Link, Lost, Opened, PeerBack, PeerSilent, Received
 from levers9.wire.redial import Redial
 from levers9.wire.sweep import Sweep
@@ -175,6 +185,7 @@ async def test_what_an_earlier_session_brought_is_not_acknowledged_in_the_next(a
         await world.other.send(envelope(1))
         assert await received(world.dialled, 1) == ["e1"]
         await world.dialled.send(envelope(2))
+        assert await received(world.other, 1) == ["e2"]
         assert world.dialled.statistics().carriers == 2
 
 
@@ -227,6 +238,17 @@ async def test_a_full_window_makes_senders_wait_in_turn(autojump_clock: MockCloc
             await wait_all_tasks_blocked()
             names = await received(world.other, RESEND_ENVELOPES + 2)
         assert names == [f"e{number}" for number in range(RESEND_ENVELOPES + 2)]
+
+
+async def test_nobody_overtakes_a_sender_that_waits(autojump_clock: MockClock) -> None:
+    async with a_world() as world:
+        world.dialled.send_nowait(*(envelope(number) for number in range(RESEND_ENVELOPES - 1)))
+        world.nursery.start_soon(world.dialled.send, envelope(-1), envelope(-2))
+        await wait_all_tasks_blocked()
+        with pytest.raises(WouldBlock):
+            world.dialled.send_nowait(envelope(-3))
+        world.nursery.start_soon(world.dialled.send, envelope(-3))
+        assert (await received(world.other, RESEND_ENVELOPES + 2))[-3:] == ["e-1", "e-2", "e-3"]
 
 
 async def test_more_than_a_window_goes_in_parts(autojump_clock: MockClock) -> None:
@@ -577,7 +599,10 @@ async def test_memory_stays_bounded_when_a_peer_is_away(autojump_clock: MockCloc
 
 async def test_a_frame_that_comes_with_the_end_of_its_carrier_is_not_taken(autojump_clock: MockClock) -> None:
     async with a_world() as world:
-        await world.cables[-1].left.send(pack_frame(Ack(99)))
+        late = PackedData(1, 0, [msgspec.Raw(pack_envelope(envelope(1)))])
+        await world.cables[-1].left.send(pack_frame(late))
         world.other.end(BrokenByPeer("over"))
+        await wait_all_tasks_blocked()
+        assert await world.other.next_event() == Lost("over")
         with pytest.raises(BrokenByPeer, match="over"):
-            await take_all(world.other)
+            await world.other.next_event()

@@ -154,8 +154,7 @@ class NngCarrier:
         self._up.set()
 
     def _pipe_down(self, pipe: int) -> None:
-        if pipe == self._latest:
-            self._latest = None
+        self._latest = None if pipe == self._latest else self._latest
         if pipe == self._pipe and not self._closed:
             self._over = True
             self._wake()

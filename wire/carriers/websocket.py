@@ -116,10 +116,7 @@ class WebSocketCarrier:
         return message
 
     def _why(self, error: BaseException) -> str:
-        reason = self._connection.closed
-        if reason is None:
-            return f"the WebSocket broke: {error!r}"
-        return f"the WebSocket was closed: {reason.code} {reason.reason or reason.name}"
+        return f"the WebSocket was closed: {self._connection.closed or error!r}"
 
     async def aclose(self) -> None:
         """Close with the handshake, for two seconds at most; without it when a send was torn."""

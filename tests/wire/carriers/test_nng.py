@@ -5,6 +5,7 @@ from functools import partial
 from pathlib import Path
 
 import msgspec
+import pynng
 import pytest
 import trio
 from trio.testing import wait_all_tasks_blocked
@@ -130,6 +131,15 @@ async def test_a_sender_waits_while_the_other_process_takes_nothing(url: str) ->
         await listened.aclose()
     with pytest.raises(ClosedByUs):
         await listened.receive()
+
+
+async def test_a_greeting_is_never_taken_for_a_frame(url: str) -> None:
+    with pynng.Pair0(listen=url, send_buffer_size=4) as socket, trio.fail_after(5):
+        for message in (nng.GREETING, nng.GREETING, b"frame"):
+            socket.send(message, block=False)
+        carrier = await nng.dial(url)
+        assert await carrier.receive() == b"frame"
+        await carrier.aclose()
 
 
 async def test_a_closed_carrier_wakes_its_reader(url: str) -> None:

@@ -1,7 +1,9 @@
 """The WebSocket carrier, over loopback."""
 
 import contextlib
+import socket
 import ssl
+import struct
 from collections.abc import AsyncIterator
 from functools import partial
 
@@ -16,6 +18,11 @@ from levers9.model.ids import Chance
 from levers9.wire.carriers import websocket
 from levers9.wire.codec import Envelope
 from levers9.wire.link import Acceptor, DialledLink, Link, Opened, Received
+
+UPGRADE = (
+    b"GET / HTTP/1.1\r\nHost: x\r\nConnection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Version: 13\r\n"
+    b"Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n\r\n"
+)
 
 
 async def _check(info: websocket.RequestInfo) -> None:
@@ -218,6 +225,28 @@ async def test_whatever_arrives_the_server_goes_on(bytes_sent: bytes, monkeypatc
                 pass
         await stream.aclose()
         carrier = await websocket.connect(url, token="good")
+        await carrier.aclose()
+
+
+async def test_a_client_that_left_during_the_check_ends_only_itself() -> None:
+    left = trio.Event()
+    checked = trio.Event()
+
+    async def check(info: websocket.RequestInfo) -> None:
+        await left.wait()
+        checked.set()
+
+    async with a_server(check=check) as url:
+        stream = await trio.open_tcp_stream("127.0.0.1", port_of(url))
+        stream.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))  # reset, no farewell
+        await stream.send_all(UPGRADE)
+        await trio.sleep(0.05)
+        await stream.aclose()
+        await trio.sleep(0.05)
+        left.set()
+        await checked.wait()
+        carrier = await websocket.connect(url)
+        assert await carrier.receive() == b"/v1/streamclient"
         await carrier.aclose()
 
 
