@@ -87,7 +87,6 @@ tasks = st.one_of(
                 last_log_line=integers(0, 9),
                 uses_retry=booleans(),
                 retry_at_s=now_s,
-                uses_retry=booleans(),
             )
         ).map(lambda ends: tuple({(end.task_id, end.attempt): end for end in ends}.values())),  # type: ignore[attr-defined]
         now_s=now_s,
