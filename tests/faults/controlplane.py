@@ -5,11 +5,13 @@ from __future__ import annotations
 import json
 import os
 import signal
+import socket
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 POOL = """
@@ -25,12 +27,16 @@ memory = 2048
 class ControlPlane:
     """One `levers9 controlplane` process tree. Its parts are the descendants of its root."""
 
-    def __init__(self, folder: Path, *, workers: int = 2, database_url: str = "", redis_url: str = "") -> None:
+    def __init__(
+        self, folder: Path, *, workers: int = 2, gateways: int = 1, database_url: str = "", redis_url: str = ""
+    ) -> None:
         self._folder = folder
+        self._gateways = gateways
         folder.mkdir(parents=True, exist_ok=True)
         (folder / "settings.toml").write_text(POOL.format(workers=workers))
         self._urls = {"LEVERS9_DATABASE_URL": database_url, "LEVERS9_REDIS_URL": redis_url}
         self.log = folder / "controlplane.log"
+        self.run_dir = folder / "run"
         self.token = ""
         self.stream_url = self.http_url = ""
 
@@ -38,8 +44,8 @@ class ControlPlane:
         """Start it and wait until it says that it is ready."""
         argv = [sys.executable, "-m", "levers9.daemons.controlplane", "--json"]
         argv += ["--config", str(self._folder / "settings.toml"), "--state-dir", str(self._folder / "state")]
-        argv += ["--run-dir", str(self._folder / "run"), "--stream-port", "0", "--http-port", "0"]
-        argv += ["--metrics-port", "-1"]
+        argv += ["--run-dir", str(self.run_dir), "--stream-port", "0", "--http-port", "0"]
+        argv += ["--metrics-port", "-1", "--gateways", str(self._gateways)]
         if objects is not None:
             argv += ["--objects-url", f"file://{objects}"]
         env = {**os.environ, **{name: value for name, value in self._urls.items() if value}}
@@ -154,7 +160,7 @@ def kill(pid: int, number: signal.Signals = signal.SIGKILL) -> None:
 class MapRun:
     """A map of many calls in a process of its own; each call leaves its key and attempt in a file as it runs."""
 
-    def __init__(self, folder: Path, plane: ControlPlane, *, calls: int, sleep_s: float) -> None:
+    def __init__(self, folder: Path, plane: ControlPlane, *, calls: int, sleep_s: float, stream_port: int = 0) -> None:
         folder.mkdir(parents=True, exist_ok=True)
         self.effects = folder / "effects"
         self.effects.touch()
@@ -165,7 +171,7 @@ class MapRun:
             **os.environ,
             "LEVERS9_TOKEN": plane.token,
             "LEVERS9_CONTROLPLANE_HOST": host,
-            "LEVERS9_CONTROLPLANE_PORT": port,
+            "LEVERS9_CONTROLPLANE_PORT": str(stream_port or port),
             "LEVERS9_HTTP_URL": plane.http_url,
         }
         program = Path(__file__).with_name("mapped") / "recorded_map.py"
@@ -194,6 +200,47 @@ class MapRun:
         ran = [(int(key), int(attempt)) for key, attempt in (line.split() for line in lines)]
         results: list[int] = json.loads(self.results.read_text())
         return results, ran
+
+
+class Cable:
+    """A TCP relay to a port of this host, whose connections a test may cut."""
+
+    def __init__(self, port: int) -> None:
+        self._to = ("127.0.0.1", port)
+        self._listener = socket.create_server(("127.0.0.1", 0))
+        self._ends: list[socket.socket] = []
+        self.port: int = self._listener.getsockname()[1]
+        threading.Thread(target=self._accept, daemon=True).start()
+
+    def cut(self) -> int:
+        """Close every connection as a broken cable does; returns how many there were."""
+        ends, self._ends = self._ends, []
+        for end in ends:
+            with suppress(OSError):
+                end.shutdown(socket.SHUT_RDWR)
+            end.close()
+        return len(ends)
+
+    def close(self) -> None:
+        """Take no more connections."""
+        self._listener.close()
+        self.cut()
+
+    def _accept(self) -> None:
+        with suppress(OSError):
+            while True:
+                near, _ = self._listener.accept()
+                far = socket.create_connection(self._to)
+                self._ends += [near, far]
+                for source, sink in ((near, far), (far, near)):
+                    threading.Thread(target=self._copy, args=(source, sink), daemon=True).start()
+
+    @staticmethod
+    def _copy(source: socket.socket, sink: socket.socket) -> None:
+        with suppress(OSError):
+            while data := source.recv(1 << 16):
+                sink.sendall(data)
+            sink.shutdown(socket.SHUT_RDWR)
 
 
 EFFECT_BYTES = 16

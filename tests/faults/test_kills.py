@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import socket
 from collections.abc import Callable
+from contextlib import closing
 from pathlib import Path
 
 import pytest
 
-from .controlplane import ControlPlane, MapRun, descendants, kill, running
+from .controlplane import Cable, ControlPlane, MapRun, descendants, kill, running
 
 pytestmark = pytest.mark.slow
 
@@ -23,12 +25,12 @@ def check(results: list[int], ran: list[tuple[int, int]]) -> None:
     assert {key for key, _ in ran} == set(range(CALLS))
 
 
-def survive(folder: Path, fault: Callable[[ControlPlane], None], moments: tuple[int, ...] = MOMENTS) -> None:
+def survive(folder: Path, fault: Callable[[ControlPlane], None], *, gateways: int = 1) -> None:
     """Run the map, let the fault happen at each moment, and check what came of it."""
-    with running(ControlPlane(folder / "plane")) as plane:
+    with running(ControlPlane(folder / "plane", gateways=gateways)) as plane:
         plane.wait_for_token()
         run = MapRun(folder / "map", plane, calls=CALLS, sleep_s=SLEEP_S)
-        for moment in moments:
+        for moment in MOMENTS:
             run.wait_for_effects(moment)
             fault(plane)
         check(*run.finish())
@@ -66,3 +68,28 @@ def test_valkey_is_killed(tmp_path: Path) -> None:
 
 def test_postgres_is_killed(tmp_path: Path) -> None:
     survive(tmp_path, lambda plane: kill(plane.postgres()))
+
+
+def test_one_of_two_gateways_is_killed(tmp_path: Path) -> None:
+    survive(tmp_path, lambda plane: kill(plane.gateway()), gateways=2)
+
+
+def test_valkey_is_flushed(tmp_path: Path) -> None:
+    def flush(plane: ControlPlane) -> None:
+        with socket.socket(socket.AF_UNIX) as valkey:
+            valkey.connect(str(plane.run_dir / "valkey.sock"))
+            valkey.sendall(b"FLUSHALL\r\n")
+            assert valkey.recv(64).startswith(b"+OK")
+
+    survive(tmp_path, flush)
+
+
+def test_the_connection_of_the_caller_is_cut(tmp_path: Path) -> None:
+    with running(ControlPlane(tmp_path / "plane")) as plane:
+        plane.wait_for_token()
+        with closing(Cable(int(plane.stream_url.rpartition(":")[2]))) as cable:
+            run = MapRun(tmp_path / "map", plane, calls=CALLS, sleep_s=SLEEP_S, stream_port=cable.port)
+            for moment in MOMENTS:
+                run.wait_for_effects(moment)
+                assert cable.cut() > 0
+            check(*run.finish())
