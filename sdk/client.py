@@ -62,13 +62,11 @@ class Client:
     def __enter__(self) -> Client:
         from .current import use
 
-        use(lambda: self.connection)
+        self._restore = use(lambda: self.connection)
         return self
 
     def __exit__(self, *_: object) -> None:
-        from .current import use
-
-        use(None)
+        self._restore()
 
     def _resolve(self) -> Settings:
         return resolve(*self._given)

@@ -31,13 +31,19 @@ def current() -> Connection:
         return _current
 
 
-def use(make: Callable[[], Connection] | None) -> None:
-    """From now on make connections this way; None: as the configuration says. The one in use is closed."""
+def use(make: Callable[[], Connection]) -> Callable[[], None]:
+    """From now on use the connection that `make` makes. Returns what brings back the one before, which goes on."""
     global _current, _make
     with _lock:
-        connection, _current, _make = _current, None, make
-    if connection is not None:
-        connection.close()
+        before = _current, _make
+        _current, _make = None, make
+
+    def restore() -> None:
+        global _current, _make
+        with _lock:
+            _current, _make = before
+
+    return restore
 
 
 def connect(settings: Callable[[], Settings], dial: Dial | None = None) -> Connection:

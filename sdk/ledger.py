@@ -73,6 +73,7 @@ class _Open:
     due_s: float
     wait_s: float = OVERDUE_FIRST_S
     unaccepted: int = 0
+    said_again: bool = False
     answer: Callable[[Message | LeversError], None] | None = None
 
 
@@ -204,6 +205,7 @@ class Ledger:
     def _again(self, opened: _Open, now_s: float) -> Request:
         opened.wait_s = min(OVERDUE_MAX_S, opened.wait_s * 2)
         opened.due_s = now_s + opened.wait_s
+        opened.said_again = True
         return opened.request
 
     def _awaited(self) -> tuple[str, ...]:
@@ -221,11 +223,14 @@ class Ledger:
                 self._open.pop(batch.request.id, None)
 
     def _all_accepted(self, message: TasksAccepted) -> list[Request]:
+        said_again: list[str] = []
         for task_id in message.task_ids:
             call = self._calls.get(task_id)
             if call is not None:
+                if call.batch is not None and call.batch.said_again:
+                    said_again.append(task_id)  # it may have ended while we were away, when nobody could tell us
                 self._accepted(call)
-        return []
+        return self._watch(tuple(said_again))
 
     def _finished(self, message: TasksFinished) -> list[Request]:
         for receiver, arrivals in self._by_receiver(message.results):

@@ -37,9 +37,17 @@ def plain(x: int) -> int:
 def plane(http: HttpStub) -> Iterator[FakeControlPlane]:
     http.answers["GET /api/v1/tasks/*/logs*"] = (200, b'{"n":1,"stream":"out","time":1,"text":"working"}\n{"end":1}\n')
     fake = FakeControlPlane(http)
-    use(lambda: Connection(fake.settings, dial=fake.dial))
+    made: list[Connection] = []
+
+    def make() -> Connection:
+        made.append(Connection(fake.settings, dial=fake.dial))
+        return made[-1]
+
+    restore = use(make)
     yield fake
-    use(None)
+    restore()
+    for connection in made:
+        connection.close()
 
 
 @pytest.fixture

@@ -44,9 +44,17 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def plane(http: HttpStub) -> Iterator[FakeControlPlane]:
     """A control plane that decorated functions use."""
     fake = FakeControlPlane(http)
-    use(lambda: Connection(fake.settings, dial=fake.dial))
+    made: list[Connection] = []
+
+    def make() -> Connection:
+        made.append(Connection(fake.settings, dial=fake.dial))
+        return made[-1]
+
+    restore = use(make)
     yield fake
-    use(None)
+    restore()
+    for connection in made:
+        connection.close()
 
 
 @pytest.fixture

@@ -76,6 +76,13 @@ def test_an_accepted_submission_is_watched_and_not_sent_again() -> None:
     assert messages(book.resync(1.0)) == [WatchTasks(task_ids=("t1", "t2"))]
 
 
+def test_a_submission_that_was_said_again_is_watched_too() -> None:
+    book = ledger()
+    book.submit("s", new("t1"), Basket(), 0.0)
+    book.resync(1.0)
+    assert messages(book.handle(TasksAccepted(task_ids=("t1",)), "", 1.0)) == [WatchTasks(task_ids=("t1",))]
+
+
 def test_after_a_new_connection_submissions_go_before_watches() -> None:
     book = ledger()
     book.ask(RegisterStub(spec=SPEC), lambda _: None, 0.0)

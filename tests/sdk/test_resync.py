@@ -30,6 +30,7 @@ def test_a_new_control_plane_is_asked_for_the_results_that_are_open(plane: FakeC
     plane.hold = True
     task = work.double.submit(4)
     plane.wait_until(lambda: bool(plane.tasks))
+    work.add._caller.stub()  # its answer comes after that to the submission
     plane.cut(forget=True)
     plane.wait_until(lambda: any(isinstance(message, WatchTasks) for message in plane.seen))
     plane.release()
