@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 import time
 import weakref
-from collections.abc import AsyncIterator, Iterable, Iterator
+from collections.abc import AsyncIterator, Iterable, Iterator, Sized
 from dataclasses import dataclass
 from typing import Final, Generic, Literal, TypeVar, cast, overload
 
@@ -14,6 +14,7 @@ from .calling import Caller
 from .fan import Fan
 from .interrupt import cancel_and_tell, say_cancelled
 from .ledger import Arrival
+from .progress import EVERY_S, ProgressLine
 from .waiting import Inbox, in_thread
 
 R = TypeVar("R")
@@ -91,8 +92,10 @@ class _Results(Generic[T]):
 class MapResults(_Results[T], Iterator[T]):
     """The results of a map. Ctrl-C cancels what is outstanding; so do `close`, and dropping it early."""
 
-    def __init__(self, fan: Fan, return_exceptions: bool) -> None:
+    def __init__(self, fan: Fan, return_exceptions: bool, line: ProgressLine, total: int) -> None:
         super().__init__(fan, return_exceptions)
+        self._line = line
+        self._total = total
         fan.prepare()
         _unfinished.add(cast(MapResults[object], self))
         while fan.has_room and not fan.finished:
@@ -104,10 +107,16 @@ class MapResults(_Results[T], Iterator[T]):
 
     def __next__(self) -> T:
         try:
-            return self._value(self._wait())
+            value = self._value(self._wait())
         except KeyboardInterrupt:
+            self._line.clear()
             self.interrupt()
             raise
+        except BaseException:
+            self._line.clear()
+            raise
+        self._draw()
+        return value
 
     def __del__(self) -> None:
         global _dropped
@@ -129,7 +138,14 @@ class MapResults(_Results[T], Iterator[T]):
                 return arrival
             if self._fan.over:
                 raise StopIteration
-            self._fan.take(self._inbox.take())
+            self._fan.take(self._inbox.take(EVERY_S if self._line.on else None))
+            self._draw()
+
+    def _draw(self) -> None:
+        if self._line.on:
+            now = self.progress()
+            busy = f"{now.running:,} running in {now.containers:,} containers" if now.containers else ""
+            self._line.show(now.finished, self._total, now.waiting_because or busy)
 
 
 class AsyncMapResults(_Results[T], AsyncIterator[T]):
@@ -172,7 +188,8 @@ class Map(Generic[R]):
 
     `ordered`: results in the order of the inputs, else as they come. By default the first failure is raised as soon as
     it is known, and the rest is cancelled; with `return_exceptions` failures are handed out in their places.
-    `max_in_flight` is how many calls may be under way or wait to be handed out.
+    `max_in_flight` is how many calls may be under way or wait to be handed out. `progress` draws a line on a terminal:
+    how many, how fast, how long still, and what it waits for.
     """
 
     def __init__(self, caller: Caller) -> None:
@@ -186,6 +203,7 @@ class Map(Generic[R]):
         ordered: bool = True,
         return_exceptions: Literal[False] = False,
         max_in_flight: int = MAX_IN_FLIGHT,
+        progress: bool = False,
     ) -> MapResults[R]: ...
     @overload
     def __call__(
@@ -195,6 +213,7 @@ class Map(Generic[R]):
         ordered: bool = True,
         return_exceptions: bool,
         max_in_flight: int = MAX_IN_FLIGHT,
+        progress: bool = False,
     ) -> MapResults[R | Exception]: ...
     def __call__(
         self,
@@ -203,9 +222,12 @@ class Map(Generic[R]):
         ordered: bool = True,
         return_exceptions: bool = False,
         max_in_flight: int = MAX_IN_FLIGHT,
+        progress: bool = False,
     ) -> MapResults[R] | MapResults[R | Exception]:
         """Start calling; returns an iterator."""
-        return MapResults(self._fan(inputs, ordered, return_exceptions, max_in_flight), return_exceptions)
+        fan = self._fan(inputs, ordered, return_exceptions, max_in_flight)
+        line = ProgressLine(self._caller.function.__name__, on=progress)
+        return MapResults(fan, return_exceptions, line, len(inputs) if isinstance(inputs, Sized) else 0)
 
     @overload
     def aio(

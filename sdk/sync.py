@@ -14,6 +14,7 @@ import msgspec
 
 from ..errors import Refused
 from .packing import blob_key
+from .progress import ProgressLine
 from .project import FILE_MAX_BYTES, IGNORE_FILE, Listing, Project, SourceFile
 
 _SETTLED_NS: Final = 2_000_000_000  # a file changed this recently may change again within the clock's grain
@@ -70,9 +71,18 @@ def _send(listing: Listing, project: Project, store: Store, cache: HashCache) ->
         return key
     paths = {f"blob/{sha256}": path for path, sha256 in hashes.items()}
     lacking = store.missing(sorted(paths))
-    store.put_many((name, _read(project.root / paths[name], name)) for name in lacking)
+    store.put_many(_shown(((name, _read(project.root / paths[name], name)) for name in lacking), len(lacking)))
     store.put_many(iter([(key, manifest)]))  # last: where a manifest is, its files are
     return key
+
+
+def _shown(objects: Iterator[tuple[str, bytes]], total: int) -> Iterator[tuple[str, bytes]]:
+    line, size = ProgressLine("sending code"), 0
+    for done, (key, data) in enumerate(objects):
+        size += len(data)
+        line.show(done, total, f"{size / 2**20:.1f} MiB")
+        yield key, data
+    line.clear()
 
 
 def _read(path: Path, key: str) -> bytes:

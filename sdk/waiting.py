@@ -38,9 +38,12 @@ class Inbox:
             except queue.Empty:
                 return found
 
-    def take(self) -> list[Arrival]:
-        """Wait for the next batch."""
-        return self._batches.get() + self.take_ready()
+    def take(self, wait_s: float | None = None) -> list[Arrival]:
+        """Wait for the next batch, at most so long; nothing when none came."""
+        try:
+            return self._batches.get(timeout=wait_s) + self.take_ready()
+        except queue.Empty:
+            return []
 
     async def take_async(self) -> list[Arrival]:
         """Wait for the next batch without blocking the event loop."""
