@@ -179,6 +179,13 @@ class MapRun:
         with self.log.open("wb") as log:
             self.process = subprocess.Popen(argv, env=env, stdout=log, stderr=subprocess.STDOUT)
 
+    def __enter__(self) -> MapRun:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.process.kill()
+        self.process.wait()
+
     def wait_for_effects(self, count: int, within_s: float = 90.0) -> None:
         """Return once so many calls have begun."""
         ends = time.monotonic() + within_s
@@ -213,7 +220,13 @@ class Cable:
         threading.Thread(target=self._accept, daemon=True).start()
 
     def cut(self) -> int:
-        """Close every connection as a broken cable does; returns how many there were."""
+        """Close every connection as a broken cable does, once there is one; returns how many ends there were."""
+        until_s = time.monotonic() + 20.0
+        while not self._ends and time.monotonic() < until_s:
+            time.sleep(0.01)
+        return self._close_all()
+
+    def _close_all(self) -> int:
         ends, self._ends = self._ends, []
         for end in ends:
             with suppress(OSError):
@@ -224,7 +237,7 @@ class Cable:
     def close(self) -> None:
         """Take no more connections."""
         self._listener.close()
-        self.cut()
+        self._close_all()
 
     def _accept(self) -> None:
         with suppress(OSError):

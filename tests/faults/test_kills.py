@@ -29,11 +29,11 @@ def survive(folder: Path, fault: Callable[[ControlPlane], None], *, gateways: in
     """Run the map, let the fault happen at each moment, and check what came of it."""
     with running(ControlPlane(folder / "plane", gateways=gateways)) as plane:
         plane.wait_for_token()
-        run = MapRun(folder / "map", plane, calls=CALLS, sleep_s=SLEEP_S)
-        for moment in MOMENTS:
-            run.wait_for_effects(moment)
-            fault(plane)
-        check(*run.finish())
+        with MapRun(folder / "map", plane, calls=CALLS, sleep_s=SLEEP_S) as run:
+            for moment in MOMENTS:
+                run.wait_for_effects(moment)
+                fault(plane)
+            check(*run.finish())
 
 
 def kill_container(plane: ControlPlane) -> None:
@@ -87,8 +87,10 @@ def test_valkey_is_flushed(tmp_path: Path) -> None:
 def test_the_connection_of_the_caller_is_cut(tmp_path: Path) -> None:
     with running(ControlPlane(tmp_path / "plane")) as plane:
         plane.wait_for_token()
-        with closing(Cable(int(plane.stream_url.rpartition(":")[2]))) as cable:
-            run = MapRun(tmp_path / "map", plane, calls=CALLS, sleep_s=SLEEP_S, stream_port=cable.port)
+        with (
+            closing(Cable(int(plane.stream_url.rpartition(":")[2]))) as cable,
+            MapRun(tmp_path / "map", plane, calls=CALLS, sleep_s=SLEEP_S, stream_port=cable.port) as run,
+        ):
             for moment in MOMENTS:
                 run.wait_for_effects(moment)
                 assert cable.cut() > 0

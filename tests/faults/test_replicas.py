@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import signal
 import uuid
 from collections.abc import Iterator
@@ -13,7 +12,7 @@ import trio
 from levers9_test_servers import sql
 
 from .controlplane import ControlPlane, MapRun, kill, running
-from .test_kills import CALLS, SLEEP_S, check
+from .test_kills import CALLS, MOMENTS, SLEEP_S, check
 
 pytestmark = pytest.mark.slow
 
@@ -36,25 +35,35 @@ def replicas(tmp_path: Path, postgres_url: str, valkey_url: str) -> Iterator[tup
 
 def test_calls_by_a_follower_reach_the_leader(tmp_path: Path, replicas: tuple[ControlPlane, ControlPlane]) -> None:
     _, follower = replicas
-    check(*MapRun(tmp_path / "map", follower, calls=CALLS, sleep_s=SLEEP_S).finish())
+    with MapRun(tmp_path / "map", follower, calls=CALLS, sleep_s=SLEEP_S) as run:
+        check(*run.finish())
 
 
-def test_the_leader_is_killed_and_the_follower_leads(
+def test_the_leader_is_killed_three_times(tmp_path: Path, replicas: tuple[ControlPlane, ControlPlane]) -> None:
+    leader, follower = replicas
+    with MapRun(tmp_path / "map", follower, calls=CALLS, sleep_s=SLEEP_S) as run:
+        for moment, replica in zip(MOMENTS, (leader, follower, leader), strict=True):
+            run.wait_for_effects(moment)
+            kill(replica.brain())
+        check(*run.finish())
+
+
+def test_a_leader_that_stood_still_finds_itself_superseded(
     tmp_path: Path, replicas: tuple[ControlPlane, ControlPlane]
 ) -> None:
     leader, follower = replicas
-    run = MapRun(tmp_path / "map", follower, calls=CALLS, sleep_s=SLEEP_S)
-    run.wait_for_effects(300)
-    kill(leader.brain(), signal.SIGSTOP)  # it neither works nor dies: only its lease runs out
-    stopped = leader.brain()
-    run.wait_for_effects(1_200)
-    os.kill(stopped, signal.SIGCONT)  # a leader that comes back late is refused by its epoch
-    check(*run.finish())
+    with MapRun(tmp_path / "map", follower, calls=CALLS, sleep_s=SLEEP_S) as run:
+        run.wait_for_effects(300)
+        frozen = leader.brain()
+        kill(frozen, signal.SIGSTOP)  # it neither works nor dies: only its lease runs out
+        run.wait_for_effects(1_200)
+        kill(frozen, signal.SIGCONT)
+        check(*run.finish())
 
 
 def test_a_whole_replica_is_killed(tmp_path: Path, replicas: tuple[ControlPlane, ControlPlane]) -> None:
     leader, follower = replicas
-    run = MapRun(tmp_path / "map", follower, calls=CALLS, sleep_s=SLEEP_S)
-    run.wait_for_effects(300)
-    kill(leader.process.pid)
-    check(*run.finish())
+    with MapRun(tmp_path / "map", follower, calls=CALLS, sleep_s=SLEEP_S) as run:
+        run.wait_for_effects(300)
+        kill(leader.process.pid)
+        check(*run.finish())
