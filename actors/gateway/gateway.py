@@ -29,8 +29,6 @@ from .server import Tls, serve_http, serve_streams
 from .streams import Door
 from .tenancy import Tenancy
 
-_BRAIN_REDIAL = Redial(first_min_s=0.01, first_max_s=0.1, max_s=1.0)  # a process beside us: nobody else is crowded out
-
 
 @dataclass(frozen=True, kw_only=True)
 class Surroundings:
@@ -67,7 +65,7 @@ class Gateway:
         self._given = given
         policy = GatewayPolicy(given.gateway_id)
         post = Post(chance=given.chance, clock=given.clock)
-        brain = DialledLink(name="brain", dial=given.dial_brain, chance=given.chance, redial=_BRAIN_REDIAL)
+        brain = DialledLink(name="brain", dial=given.dial_brain, chance=given.chance, redial=_brain_redial())
         self.gate = Gate(given.store, given.clock, given.replica_token)
         self.relay = Relay(
             policy=policy,
@@ -134,3 +132,8 @@ class Gateway:
             await nursery.start(self.relay.run)
             await nursery.start(self._revocation.run)
             task_status.started()
+
+
+def _brain_redial() -> Redial:
+    """The brain is a process beside us: nobody else is crowded out. A `Redial` remembers, so each link has its own."""
+    return Redial(first_min_s=0.01, first_max_s=0.1, max_s=1.0)
