@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pytest
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
@@ -11,6 +12,7 @@ from levers9.actors.gateway.policy import (
     BrainOpened,
     Decision,
     DialUpstream,
+    Event,
     GatewayPolicy,
     HangUpUpstream,
     LeaderTold,
@@ -131,6 +133,11 @@ def test_actors_of_the_control_plane_are_where_the_leader_is() -> None:
     assert {led().place_of(one) for one in ("tasks", "scheduler", "leader", "pool/p")} == {Place.BRAIN}
     assert led(1, OTHER).place_of("tasks") is Place.UPSTREAM
     assert led().place_of("gateway/g") is Place.OWN
+
+
+def test_an_event_that_nobody_knows_is_a_defect_and_not_a_shrug() -> None:
+    with pytest.raises(AssertionError, match="unknown event"):
+        led().handle(Event())
 
 
 PEERS = st.sampled_from(["worker/1", "worker/2", "client/1"])

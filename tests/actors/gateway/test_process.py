@@ -8,7 +8,7 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from functools import partial
@@ -24,7 +24,7 @@ from levers9.daemons.gateway import ReadyLine
 from levers9.model.ids import Chance
 from levers9.model.states import TokenKind
 from levers9.model.tokens import hash_of, hint_of, make_token
-from levers9.store.embedded import prepare_postgres, until_ready
+from levers9.store.embedded import ServerProcess, prepare_postgres, until_ready
 from levers9.store.operations import CreateToken, TokenRow
 from levers9.store.postgres import open_postgres
 from levers9.wire.carriers import nng, websocket
@@ -69,20 +69,31 @@ class House:
             process.stdout.close()
 
 
-@pytest.fixture
-async def house(tmp_path: Path) -> AsyncIterator[House]:
-    postgres = prepare_postgres(tmp_path / "data", tmp_path, die_with_parent=True)
-    with (tmp_path / "postgres.log").open("wb") as log:
-        process = subprocess.Popen(postgres.argv, cwd=postgres.folder, stdout=log, stderr=log)  # noqa: ASYNC220
+@pytest.fixture(scope="module")
+def database_url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """A Postgres that knows one token."""
+    folder = tmp_path_factory.mktemp("postgres")
+    postgres = prepare_postgres(folder / "data", folder, die_with_parent=True)
+    with (folder / "postgres.log").open("wb") as log:
+        process = subprocess.Popen(postgres.argv, cwd=postgres.folder, stdout=log, stderr=log)
     try:
-        with trio.fail_after(30):
-            await until_ready(postgres)
-            async with open_postgres(postgres.url) as store:
-                await store.apply(CreateToken(token=token_row()))
-        yield House(tmp_path, postgres.url)
+        trio.run(prepare, postgres)
+        yield postgres.url
     finally:
         process.send_signal(postgres.stop_signal)
         process.wait(20)
+
+
+async def prepare(postgres: ServerProcess) -> None:
+    with trio.fail_after(30):
+        await until_ready(postgres)
+        async with open_postgres(postgres.url) as store:
+            await store.apply(CreateToken(token=token_row()))
+
+
+@pytest.fixture
+def house(tmp_path: Path, database_url: str) -> House:
+    return House(tmp_path, database_url)
 
 
 def token_row() -> TokenRow:

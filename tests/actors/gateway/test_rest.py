@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import pytest
+import trio
 
 from levers9.actors.gateway import questions
 from levers9.model.resources import Capacity, Shape
@@ -216,6 +217,29 @@ async def test_a_revoked_token_is_refused_at_once(stand: Stand) -> None:
         unknown = await http.delete("/api/v1/tokens/nothing")
     assert (before, revoked, after.status_code, unknown.status_code) == (200, 200, 401, 404)
     assert after.json()["what"] == "The token is unknown or revoked."
+
+
+async def test_nobody_revokes_what_they_could_not_have_made(stand: Stand) -> None:
+    worker = await stand.token(TokenKind.WORKER_PRIVATE, subject="w1")
+    async with stand.http(await stand.token(TokenKind.WORKSPACE_PRIMARY)) as http:
+        answer = await http.delete(f"/api/v1/tokens/{stand.tokens[worker].token_id}")
+    assert (answer.status_code, answer.json()["code"]) == (403, "forbidden")
+    async with stand.http(worker) as http:
+        assert (await http.get("/api/v1/whoami")).status_code == 200
+
+
+async def test_so_many_questions_are_open_at_once_and_no_more(stand: Stand, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(questions, "OPEN_QUESTIONS", 1)
+    stand.brain.answers[Inspect] = lambda _: Inspected(children=())
+    async with stand.http(await stand.token(TokenKind.CLUSTER_ADMIN, "")) as http:
+        in_turn = [(await http.get("/api/v1/inspect")).status_code for _ in range(3)]
+        stand.brain.answers.clear()
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(http.get, "/api/v1/inspect")
+            await stand.brain.wait_for(Inspect, 4)
+            busy = await http.get("/api/v1/inspect")
+            nursery.cancel_scope.cancel()
+    assert (in_turn, busy.status_code, busy.json()["code"]) == ([200, 200, 200], 503, "busy")
 
 
 @pytest.mark.parametrize("body", ["{", '{"name": 3}', '{"nmae": "x"}', '{"name": "Not A Name"}', '{"name": ""}'])
