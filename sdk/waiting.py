@@ -6,10 +6,12 @@ import queue
 import sys
 import threading
 from collections.abc import Awaitable, Callable
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 from ..errors import DeadlinePassed
-from .ledger import Arrival
+
+if TYPE_CHECKING:
+    from .ledger import Arrival
 
 T = TypeVar("T")
 Ring = Callable[[], None]
