@@ -37,6 +37,7 @@ from ..wire.link import DialledLink
 from .logs import set_up_logs
 
 TOKEN_VARIABLE: Final = "LEVERS9_WORKER_TOKEN"
+PRELOAD: Final = ("levers9.sdk.job", "levers9.sdk.client")  # what `from levers9 import job` loads in a container
 _log = structlog.get_logger()
 
 
@@ -61,7 +62,7 @@ async def run_worker(config: WorkerConfig) -> None:
     chance = Chance()
     async with open_http(config.http_url, config.token, chance) as http:
         runtime = ProcessRuntime(
-            settings=ProcessSettings(environment=_environment(config)),
+            settings=ProcessSettings(environment=_environment(config), preload=PRELOAD),
             state_folder=config.state_folder,
             objects=http,
             log_sink=http,

@@ -30,13 +30,17 @@ LOGS_LEFT_S: Final = 5.0  # after the end, the last chunk of logs has this long 
 
 
 class ProcessSettings(msgspec.Struct, frozen=True, kw_only=True):
-    """How containers are run. `processes` below zero is no limit on their number."""
+    """How containers are run. `processes` below zero is no limit on their number.
+
+    `preload` are modules that a fork server imports, where its interpreter has them, before the first container.
+    """
 
     environment: dict[str, str]
     processes: int = -1
     open_files: int = OPEN_FILES
     memory_watch_s: float = 0.1
     use_cgroup: bool = True
+    preload: tuple[str, ...] = ()
 
 
 class ProcessRuntime:
@@ -56,7 +60,7 @@ class ProcessRuntime:
         self._log_sink = log_sink
         self._unix_time = unix_time
         self._checkouts = Checkouts(state_folder / "workspaces", objects)
-        self._servers = ForkServers(settings.environment)
+        self._servers = ForkServers(settings.environment, settings.preload)
 
     async def serve(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
         """Hold the fork servers until cancelled; `run` works while this does."""

@@ -52,8 +52,9 @@ class ForkServer:
 class ForkServers:
     """The fork servers of a worker."""
 
-    def __init__(self, environment: dict[str, str]) -> None:
+    def __init__(self, environment: dict[str, str], preload: tuple[str, ...] = ()) -> None:
         self._environment = environment
+        self._preload = preload
         self._servers: dict[str, ForkServer] = {}
         self._locks: dict[str, trio.Lock] = {}
         self._nursery: trio.Nursery | None = None
@@ -93,7 +94,7 @@ class ForkServers:
     async def _open(self, path: str, descriptor: int) -> trio.Process:
         try:
             return await trio.lowlevel.open_process(
-                [path, str(_BUNDLE), str(descriptor)],
+                [path, str(_BUNDLE), str(descriptor), *self._preload],
                 pass_fds=(descriptor,),
                 stdin=subprocess.DEVNULL,
                 stdout=sys.stderr.fileno() if _has_descriptor() else subprocess.DEVNULL,

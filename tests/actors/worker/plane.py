@@ -1,13 +1,17 @@
 """A worker over an in-memory link, with a control plane that only notes what it hears."""
 
 import contextlib
+import importlib
 import sys
 from collections.abc import AsyncIterator, Callable
+from pathlib import Path
+from types import ModuleType
 from typing import TypeVar
 
 import msgspec
 import trio
 
+import levers9.actors.worker
 from levers9.actors.worker.actor import WorkerActor
 from levers9.actors.worker.logs import LogLine
 from levers9.actors.worker.objects import Owner
@@ -98,6 +102,11 @@ class ControlPlane:
         self.link: Link | None = None
         self.news = trio.Event()
 
+    @staticmethod
+    def new_acceptor() -> Acceptor:
+        """A control plane that has forgotten all sessions."""
+        return Acceptor(chance=Chance(5))
+
     async def dial(self) -> Carrier:
         cable = MemoryCable()
         self.cables.append(cable)
@@ -164,3 +173,13 @@ async def worked(
         await plane.until(lambda: bool(plane.heard))
         yield plane, actor
         nursery.cancel_scope.cancel()
+
+
+def bundle_module(name: str) -> ModuleType:
+    """A module of the runner bundle, which is no part of the package."""
+    bundle = str(Path(levers9.actors.worker.__file__).parent / "runner")
+    sys.path.insert(0, bundle)
+    try:
+        return importlib.import_module(f"levers9_runner.{name}")
+    finally:
+        sys.path.remove(bundle)

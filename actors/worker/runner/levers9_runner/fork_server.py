@@ -11,9 +11,10 @@ import concurrent.futures  # noqa: F401
 import contextlib  # noqa: F401
 import dataclasses  # noqa: F401
 import gc
+import importlib
 import inspect  # noqa: F401
 import json  # noqa: F401
-import logging  # noqa: F401
+import logging
 import os
 import random  # noqa: F401
 import signal
@@ -28,13 +29,18 @@ from . import keeper, packing, request, serializing
 _LENGTH = struct.Struct("<I")
 
 
-def main(descriptor: int) -> None:
+def main(descriptor: int, preload: list[str]) -> None:
     """Serve the worker at the other end of `descriptor` until it goes."""
     connection = socket.socket(fileno=descriptor)
     connection.set_inheritable(False)
     bundle = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
     sys.path[:] = [entry for entry in sys.path if entry and os.path.abspath(entry) != bundle]
     serializing.load_cloudpickle(os.path.join(bundle, "vendored"))
+    for name in preload:
+        try:
+            importlib.import_module(name)
+        except Exception:
+            logging.getLogger(__name__).debug("not preloaded: %s", name, exc_info=True)
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the worker
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # the kernel reaps the keepers
     gc.collect()

@@ -1,28 +1,12 @@
 """The runner's own msgpack agrees with msgspec on plain values, and refuses what would change on the way."""
 
-import sys
-from pathlib import Path
-from types import ModuleType
-
 import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from levers9_test_worker import bundle_module
 
-import levers9.actors.worker
-
-
-def load_packing() -> ModuleType:
-    bundle = str(Path(levers9.actors.worker.__file__).parent / "runner")
-    sys.path.insert(0, bundle)
-    try:
-        from levers9_runner import packing
-    finally:
-        sys.path.remove(bundle)
-    return packing
-
-
-packing = load_packing()
+packing = bundle_module("packing")
 PLAIN = st.recursive(
     st.none()
     | st.booleans()

@@ -209,8 +209,8 @@ async def test_a_running_call_that_is_cancelled_cleans_up_and_ends_its_container
     (code / "mod.py").write_text(
         "import pathlib, time\n"
         "def function(folder):\n"
-        "    pathlib.Path(folder, 'began').touch()\n"
-        "    try:\n        time.sleep(60)\n    finally:\n        pathlib.Path(folder, 'cleaned').touch()\n"
+        "    try:\n        pathlib.Path(folder, 'began').touch()\n        time.sleep(60)\n"
+        "    finally:\n        pathlib.Path(folder, 'cleaned').touch()\n"
     )
     async with worked(processes, objects) as (plane, _):
         await plane.start()
