@@ -7,8 +7,7 @@ waits: each has an outlet of its own, and one that is too slow for it is cut off
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Iterable, Sequence
-from dataclasses import dataclass
-from typing import Final, Protocol
+from typing import Final
 
 import msgspec
 import structlog
@@ -41,28 +40,12 @@ from .policy import (
     RelayLeft,
     UpstreamOpened,
 )
+from .seats import DialledSession, LinkEvent, Nobody, Seat, Session
 from .stamps import Stamp, by_target, stamped, tag_of
 
-LinkEvent = Opened | Received | PeerSilent | PeerBack | Lost
 REFUSED_AGAIN_AFTER_S: Final = 5.0  # another replica refuses our token: an operator has to act, and may have
 _UNSENDABLE: Final = (BrokenByPeer, ClosedByUs, Refused)
 _log: Final = structlog.get_logger("gateway.relay")
-
-
-class Session(Line, Protocol):
-    """What a relay needs of a link."""
-
-    async def next_event(self) -> LinkEvent:
-        """What happened next."""
-        ...
-
-
-class DialledSession(Session, Protocol):
-    """A link that dials."""
-
-    async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
-        """Dial and redial until cancelled."""
-        ...
 
 
 class RelayStatistics(msgspec.Struct, frozen=True, kw_only=True):
@@ -81,35 +64,9 @@ class RelayStatistics(msgspec.Struct, frozen=True, kw_only=True):
     brain_open: bool
 
 
-@dataclass(eq=False)
-class Seat:
-    """A peer, or a follower's relay, on a stream of ours."""
-
-    address: str
-    role: str
-    token_hash: bytes
-    line: Session
-    outlet: Outlet
-
-
 class _Counts:
     def __init__(self) -> None:
         self.up = self.down = self.dropped = self.refused = self.overflows = 0
-
-
-class Nobody:
-    """The line to a leader that cannot be dialled yet."""
-
-    async def send(self, *envelopes: Envelope) -> None:
-        """Raises `BrokenByPeer`."""
-        raise BrokenByPeer("the leader's gateway is not dialled yet")
-
-    def send_nowait(self, *envelopes: Envelope) -> None:
-        """Raises `BrokenByPeer`."""
-        raise BrokenByPeer("the leader's gateway is not dialled yet")
-
-    async def aclose(self) -> None:
-        """Nothing to close."""
 
 
 class Relay:

@@ -7,7 +7,8 @@ import trio
 from trio.testing import wait_all_tasks_blocked
 
 from levers9.actors.gateway.policy import GatewayPolicy
-from levers9.actors.gateway.relay import LinkEvent, Relay
+from levers9.actors.gateway.relay import Relay
+from levers9.actors.gateway.seats import LinkEvent
 from levers9.actors.gateway.stamps import Stamp
 from levers9.errors import BrokenByPeer, WouldBlock
 from levers9.model.ids import Chance
