@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import asyncpg
+import msgspec
 import pytest
 import redis.asyncio
 import trio
@@ -77,7 +78,9 @@ def servers_folder() -> Iterator[Path]:
 
 @pytest.fixture(scope="session")
 def postgres(servers_folder: Path) -> Iterator[RunningServer]:
-    running = RunningServer(prepare_postgres(servers_folder / "data", servers_folder / "run"))
+    server = prepare_postgres(servers_folder / "data", servers_folder / "run")
+    quick = ("-c", "fsync=off", "-c", "full_page_writes=off")  # nobody pulls this machine's plug during a test
+    running = RunningServer(msgspec.structs.replace(server, argv=(*server.argv, *quick)))
     running.wait_until_ready()
     yield running
     running.stop()
