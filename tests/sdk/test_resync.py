@@ -13,6 +13,7 @@ from levers9.wire.control import ReportAgain
 from .control_plane import FakeControlPlane
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("forget", [False, True])
 def test_a_map_goes_on_over_a_cut(plane: FakeControlPlane, work: ModuleType, forget: bool) -> None:
     plane.hold = True

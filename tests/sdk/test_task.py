@@ -47,6 +47,7 @@ def test_its_lines_come_in_order(plane: FakeControlPlane, work: ModuleType) -> N
     assert [(line.n, line.stream, line.text) for line in task.logs()] == [(1, "out", "one"), (2, "err", "two")]
 
 
+@pytest.mark.slow
 def test_reading_goes_on_where_a_connection_broke(plane: FakeControlPlane, work: ModuleType) -> None:
     first, rest = LINES.split(b"\n", 1)
     plane.http.answers["GET /api/v1/tasks/*/logs[?]follow=1&after=0"] = (200, first + b"\n")
