@@ -3,7 +3,19 @@
 Nothing here opens a socket, starts a thread or looks at a clock. `run_world(seed, plan)` is the way in.
 """
 
-from .plan import Fault, FaultKind, MapPlan, WorldPlan, draw_plan
-from .world import Report, Violation, World, run_world
+from .plan import Fault, FaultKind, MapPlan, WorldPlan, draw_plan, with_faults
+from .world import Report, Violation, World, run_world, shrink
 
-__all__ = ["Fault", "FaultKind", "MapPlan", "Report", "Violation", "World", "WorldPlan", "draw_plan", "run_world"]
+__all__ = [
+    "Fault",
+    "FaultKind",
+    "MapPlan",
+    "Report",
+    "Violation",
+    "World",
+    "WorldPlan",
+    "draw_plan",
+    "run_world",
+    "shrink",
+    "with_faults",
+]

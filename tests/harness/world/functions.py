@@ -26,7 +26,7 @@ TIMEOUT_S: Final = 6.0
 
 @dataclass(frozen=True)
 class Function:
-    """One function. The chances are of one attempt; a call that is `killed` or finds no memory takes its container along."""
+    """One function. Its chances are those of one attempt; `killed` and `no_memory` take the container along."""
 
     name: str
     call: Callable[[int], object]

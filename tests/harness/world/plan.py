@@ -1,9 +1,9 @@
-"""What is to happen in a world: the work, and what goes wrong when. All of it is drawn from the seed before it begins."""
+"""What is to happen in a world: the work, and what goes wrong when. All is drawn from the seed before it begins."""
 
 from __future__ import annotations
 
 import enum
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 from levers9.model.ids import Chance
@@ -20,6 +20,7 @@ class FaultKind(enum.StrEnum):
 
     CUT = "cut a carrier"
     SILENCE = "silence a carrier for 20 s"
+    LONG_SILENCE = "silence a carrier for longer than a lease"
     KILL_WORKER = "kill a worker"
     KILL_CONTAINER = "kill a container"
     KILL_BRAIN = "kill the brain"
@@ -77,3 +78,8 @@ def draw_plan(seed: int, *, faults: int | None = None) -> WorldPlan:
 def pick(chance: Chance, among: list[str] | list[FaultKind]) -> str:  # type: ignore[type-arg]
     """One of them."""
     return among[int(chance.uniform(0, len(among) - 1e-9))]
+
+
+def with_faults(plan: WorldPlan, kept: tuple[int, ...]) -> WorldPlan:
+    """The same plan with only those of its faults that have these numbers."""
+    return replace(plan, faults=tuple(fault for number, fault in enumerate(plan.faults) if number in kept))

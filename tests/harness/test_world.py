@@ -1,0 +1,39 @@
+"""The whole product in virtual time, under faults drawn from a seed."""
+
+import pytest
+from levers9_world import Fault, FaultKind, MapPlan, Violation, WorldPlan, draw_plan, run_world, shrink, with_faults
+
+pytestmark = pytest.mark.slow
+
+
+def test_a_map_with_losses_cancels_a_dead_worker_and_new_leaders_ends_each_call_once() -> None:
+    maps = (MapPlan("fragile", 120, 2), MapPlan("slow", 60, 1), MapPlan("flaky", 100, 2), MapPlan("stuck", 40, 1))
+    faults = (
+        *(Fault(at_s, FaultKind.CANCEL) for at_s in (0.5, 2.0, 4.0)),
+        Fault(1.0, FaultKind.LOSE_ANSWER),
+        Fault(3.0, FaultKind.KILL_WORKER),
+        Fault(7.0, FaultKind.KILL_BRAIN),
+        Fault(12.0, FaultKind.FAIL_COMMIT),
+        Fault(15.0, FaultKind.CANCEL),
+    )
+
+    report = run_world(1, WorldPlan(maps, tuple(sorted(faults, key=lambda fault: fault.at_s))))
+
+    assert sum(report.ends.values()) == 320
+    assert report.ends["CANCELLED"] > 0
+    assert report.ends["ERROR"] > 0
+    assert report.ends["TIMEOUT"] > 0
+    assert report.attempts > report.ends["COMPLETE"] + report.ends["ERROR"]  # losses ran again
+
+
+def test_a_world_keeps_its_promises(world_seed: int, kept_faults: tuple[int, ...] | None) -> None:
+    plan = draw_plan(world_seed)
+    if kept_faults is not None:
+        plan = with_faults(plan, kept_faults)
+    try:
+        report = run_world(world_seed, plan)
+    except Violation as violation:
+        kept = shrink(world_seed, plan) if kept_faults is None else kept_faults
+        again = f"--world-seed {world_seed} --world-faults {','.join(map(str, kept)) or ','}"
+        pytest.fail(f"{violation}\nReproduce: pytest tests/harness/test_world.py {again}", pytrace=False)
+    assert sum(report.ends.values()) == sum(one.calls for one in plan.maps)
