@@ -208,6 +208,9 @@ class WorkerActor:
             return events.ContainerExited(container_id, End.REFUSED, str(error))
         except LeversError as error:
             return events.ContainerExited(container_id, End.APP_FAILED_TO_LOAD, str(error))
+        except OSError as error:  # a full disk, no more processes, no more descriptors
+            why = f"It could not be started on this machine: {error}"
+            return events.ContainerExited(container_id, End.APP_FAILED_TO_LOAD, why)
         return events.ContainerExited(container_id, ended.end, ended.why, ended.started)
 
     async def _fetch(self, decision: events.Fetch, owner: Owner) -> None:

@@ -79,10 +79,10 @@ class ProcessRuntime:
         kind, _, key = launch.spec.handler.partition(":")
         function = await self._objects.get(owner, key) if kind == "pickle" else b""
         shipper = LogShipper(launch.container_id, self._log_sink, self._unix_time)
+        container = await self._fork(launch, server, str(code or ""), function, shipper, sink)
+        task_status.started(container)
         async with trio.open_nursery() as nursery:
             nursery.start_soon(shipper.run)
-            container = await self._fork(launch, server, str(code or ""), function, shipper, sink)
-            task_status.started(container)
             ended = await container.run()
             nursery.cancel_scope.cancel(reason="the container has ended")
         with trio.move_on_after(LOGS_LEFT_S):

@@ -15,7 +15,7 @@ from levers9_test_worker import MemoryObjects, a_spec, an_order, worked
 
 from levers9.actors.worker.runtime.process import ProcessRuntime
 from levers9.model.states import End
-from levers9.wire.scheduling import ContainerEnded, StopContainer
+from levers9.wire.scheduling import ContainerEnded, StartContainer, StopContainer
 from levers9.wire.work import AttemptKey, CancelAttempts
 
 pytestmark = pytest.mark.slow
@@ -55,6 +55,13 @@ def alive(pid: int) -> bool:
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] not in "ZX"
     except OSError:
         return False
+
+
+def fork_servers() -> list[int]:
+    """Ours: they were started by any of our threads."""
+    lists = [path.read_text().split() for path in Path("/proc/self/task").glob("*/children")]
+    pids = [int(pid) for pids in lists for pid in pids]
+    return [pid for pid in pids if b"start.py" in Path(f"/proc/{pid}/cmdline").read_bytes()]
 
 
 def noted(folder: Path) -> list[int]:
@@ -251,3 +258,33 @@ async def test_a_stopped_container_leaves_no_process_and_no_control_group(
     groups = [Path("/sys/fs/cgroup/memory"), Path("/sys/fs/cgroup/cpu"), Path("/sys/fs/cgroup")]
     assert not [group for group in groups if (group / "levers9-c-unique-1").exists()]
     assert os.getpid() > 0
+
+
+async def test_a_machine_that_cannot_hold_the_code_says_so_and_the_worker_goes_on(
+    processes: ProcessRuntime, code: Path, objects: MemoryObjects, tmp_path: Path
+) -> None:
+    (code / "mod.py").write_text("def function():\n    return 1\n")
+    (tmp_path / "state").write_text("a file where the checkouts should be")
+    objects.kept["blob/" + "a" * 64] = msgspec.msgpack.encode({"files": [["x.py", "b" * 64, 0o644, 1]]})
+    objects.kept["blob/" + "b" * 64] = b"1"
+    async with worked(processes, objects) as (plane, _):
+        spec = msgspec.structs.replace(a_spec(), code_key="blob/" + "a" * 64)
+        await plane.say(StartContainer(container_id="c1", stub_id="s1", workspace_id="ws", spec=spec))
+        await plane.until(lambda: bool(plane.of(ContainerEnded)))
+        await plane.start("c2")
+    assert "could not be started on this machine" in plane.of(ContainerEnded)[0].why
+
+
+async def test_a_fork_server_that_was_killed_is_started_anew(
+    processes: ProcessRuntime, code: Path, objects: MemoryObjects
+) -> None:
+    (code / "mod.py").write_text("import os\ndef function():\n    return os.getpid()\n")
+    async with worked(processes, objects) as (plane, _):
+        await plane.start("c1")
+        server = await processes._servers.get("")
+        for pid in fork_servers():
+            os.kill(pid, signal.SIGKILL)
+        await until(lambda: not server.alive)
+        await plane.start("c2")
+        await plane.run(an_order(1), container_id="c1")
+        assert (await plane.result("task-1")).end is End.OK
