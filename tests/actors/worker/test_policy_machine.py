@@ -3,6 +3,7 @@
 from dataclasses import dataclass, field
 
 import hypothesis.strategies as st
+import pytest
 from hypothesis import settings
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 from levers9_test_worker import a_spec
@@ -32,6 +33,7 @@ from levers9.wire.work import (
     RunAttempts,
 )
 
+pytestmark = pytest.mark.slow
 GRACE_S = 30.0
 CONTAINERS = ("c1", "c2")
 TASKS = ("t1", "t2", "t3", "t4", "t5", "t6")
