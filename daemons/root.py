@@ -64,14 +64,17 @@ class Root:
     @contextlib.asynccontextmanager
     async def running(self) -> AsyncIterator[Ready]:
         """Start everything, yield once the gateways answer, and stop everything in order."""
-        async with trio.open_nursery() as nursery:
-            ready = await self._prepare()
-            tree = Supervisor("root", self._children(), intensity=Intensity(restarts=100, within_s=60.0))
-            await nursery.start(tree.run)
-            try:
-                yield ready
-            finally:
-                tree.stop("the root stops")
+        try:
+            async with trio.open_nursery() as nursery:
+                ready = await self._prepare()
+                tree = Supervisor("root", self._children(), intensity=Intensity(restarts=100, within_s=60.0))
+                await nursery.start(tree.run)
+                try:
+                    yield ready
+                finally:
+                    tree.stop("the root stops")
+        finally:
+            _remove_empty(Path(self.settings.run_dir))
 
     async def _prepare(self) -> Ready:
         """Claim the ports, prepare the embedded servers, and settle every address before anything starts."""
@@ -197,6 +200,13 @@ def _prepare_postgres(state_dir: str, run_dir: str) -> ServerProcess:
 def _make_folders(*folders: str) -> None:
     for folder in folders:
         Path(folder).mkdir(mode=0o700, parents=True, exist_ok=True)
+
+
+def _remove_empty(folder: Path) -> None:
+    """Sockets go with those who listened on them; their folders go here."""
+    for one in (folder / "postgres", folder):
+        with contextlib.suppress(OSError):
+            one.rmdir()
 
 
 def default_run_dir(state_dir: Path) -> Path:

@@ -17,6 +17,7 @@ from ..errors import ConfigError
 from ..model import places
 
 SECTION: Final = "default"
+STREAM_PATH: Final = "/v1/stream?peer=client"
 STREAM_PORT: Final = 1993  # as model/figures, which this module spares the program that never calls
 HTTP_PORT: Final = 1994
 KEYS: Final = ("token", "controlplane_host", "controlplane_port", "controlplane_http_url", "tls")
@@ -119,7 +120,7 @@ def _settings(values: dict[str, str], origins: dict[str, str]) -> Settings:
     shown = f"[{host}]" if ":" in host else host
     http_port = HTTP_PORT if port == STREAM_PORT else port
     http_url = values.get("controlplane_http_url", f"http{letter}://{shown}:{http_port}").rstrip("/")
-    stream_url = f"ws{letter}://{shown}:{port}/v1/stream?peer=client"
+    stream_url = f"ws{letter}://{shown}:{port}{STREAM_PATH}"
     for url in (stream_url, http_url):
         _refuse_plain(url)
     return Settings(values["token"], stream_url, http_url, origins["token"])
@@ -153,7 +154,8 @@ def read_dev(path: Path) -> Settings | None:
             return None
         content = json.loads(path.read_text(encoding="utf-8"))
         os.kill(int(content["pid"]), 0)
-        return Settings(content["token"], content["stream_url"], content["http_url"].rstrip("/"), "levers9 dev")
+        stream_url, http_url = content["stream_url"].rstrip("/"), content["http_url"].rstrip("/")
+        return Settings(content["token"], stream_url + STREAM_PATH, http_url, "levers9 dev")
     except (OSError, ValueError, KeyError, TypeError, AttributeError):
         return None
 

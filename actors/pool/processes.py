@@ -23,6 +23,12 @@ from ...wire.message import Message
 from .policy import Adopt, StartWorker
 
 STOP_WITHIN_S: Final = 5.0
+_LEAVE_WITHIN_S: Final = 0.1  # an idle worker has stopped its containers by then
+_STOP_STEPS: Final = (
+    (signal.SIGTERM, _LEAVE_WITHIN_S),
+    (signal.SIGTERM, STOP_WITHIN_S),
+    (signal.SIGKILL, STOP_WITHIN_S),
+)
 _START_TICKS: Final = 19  # field 22 of /proc/PID/stat, counted behind the command's closing parenthesis
 
 
@@ -133,8 +139,11 @@ class WorkerProcesses:
         return None if alive.child is None else alive.child.returncode
 
     async def stop_all(self) -> None:
-        """TERM, up to 5 s, then KILL: for a laptop, where nothing is left running."""
-        for number, within_s in ((signal.SIGTERM, STOP_WITHIN_S), (signal.SIGKILL, STOP_WITHIN_S)):
+        """For a laptop, where nothing is left running: ask each to leave, soon to end at once, and at last KILL.
+
+        The second TERM tells a worker not to wait for answers: the gateways through which they would come are gone.
+        """
+        for number, within_s in _STOP_STEPS:
             for alive in self._alive.values():
                 alive.signal(number)
             with trio.move_on_after(within_s):

@@ -24,7 +24,7 @@ def write(text: str) -> Path:
 def write_dev(process_id: int) -> None:
     path = Path(dev_connection_path(os.environ, os.getuid()))
     path.parent.mkdir(parents=True, exist_ok=True)
-    told = {"stream_url": "ws://127.0.0.1:5/v1/stream?peer=client", "http_url": "http://127.0.0.1:6/", "token": "d"}
+    told = {"stream_url": "ws://127.0.0.1:5", "http_url": "http://127.0.0.1:6/", "token": "d"}
     path.write_text(json.dumps({**told, "pid": process_id}))
 
 
