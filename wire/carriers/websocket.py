@@ -132,7 +132,7 @@ class WebSocketCarrier:
         limit_s = 0.0 if self._torn else GOODBYE_WAIT_S
         if (
             trio.current_effective_deadline() == -math.inf
-        ):  # the library's reader, who would hear the answer, may be too
+        ):  # so may be the reader of the answer
             limit_s = min(limit_s, CANCELLED_WAIT_S)
         with trio.move_on_after(limit_s, shield=True):
             await self._connection.aclose()
