@@ -7,7 +7,7 @@ pytestmark = pytest.mark.slow
 
 
 def test_a_map_with_losses_cancels_a_dead_worker_and_new_leaders_ends_each_call_once() -> None:
-    maps = (MapPlan("fragile", 120, 2), MapPlan("slow", 60, 1), MapPlan("flaky", 100, 2), MapPlan("stuck", 40, 1))
+    maps = (MapPlan("fragile", 120, 2), MapPlan("slow", 60, 1), MapPlan("flaky", 100, 2), MapPlan("stuck", 100, 1))
     faults = (
         *(Fault(at_s, FaultKind.CANCEL) for at_s in (0.5, 2.0, 4.0)),
         Fault(1.0, FaultKind.LOSE_ANSWER),
@@ -19,7 +19,7 @@ def test_a_map_with_losses_cancels_a_dead_worker_and_new_leaders_ends_each_call_
 
     report = run_world(1, WorldPlan(maps, tuple(sorted(faults, key=lambda fault: fault.at_s))))
 
-    assert sum(report.ends.values()) == 320
+    assert sum(report.ends.values()) == 380
     assert report.ends["CANCELLED"] > 0
     assert report.ends["ERROR"] > 0
     assert report.ends["TIMEOUT"] > 0

@@ -15,7 +15,7 @@ from levers9.sdk.ledger import Arrival, Request
 from levers9.wire.client import CancelAccepted, NewTask, RegisterStub, StubRegistered, SubmitTasks, TaskResult
 from levers9.wire.message import Message
 
-from .functions import FUNCTIONS, packed
+from .functions import ENDLESS, FUNCTIONS, packed
 from .plan import HORIZON_S, MapPlan
 
 if TYPE_CHECKING:
@@ -145,6 +145,9 @@ class Caller:
             if tasks:
                 self._submitted.append((registered.stub_id, tasks))
                 self.connection.submit(registered.stub_id, tasks, self)
+        if plan.function == ENDLESS:
+            await trio.sleep_until(HORIZON_S)
+            await self._cancel(tuple(task_id for task_id, (name, _) in self.numbers.items() if name == ENDLESS))
 
     def _new_task(self, function: str) -> NewTask:
         task_id, number = self._chance.id("task"), int(self._chance.uniform(0, 1000))
@@ -173,7 +176,9 @@ class Caller:
         if not self._submitted:
             return
         _, tasks = self._submitted[int(chance_at * len(self._submitted)) % len(self._submitted)]
-        task_ids = tuple(task.task_id for task in tasks[: max(1, int(share * len(tasks)))])
+        await self._cancel(tuple(task.task_id for task in tasks[: max(1, int(share * len(tasks)))]))
+
+    async def _cancel(self, task_ids: tuple[str, ...]) -> None:
         try:
             accepted = await self.connection.cancelled(task_ids)
         except Refused:

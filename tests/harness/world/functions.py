@@ -22,6 +22,7 @@ from .journal import seed_of
 
 FOREVER_S: Final = 1e7
 TIMEOUT_S: Final = 6.0
+ENDLESS: Final = "endless"  # only a cancel ends a call of this one
 
 
 @dataclass(frozen=True)
@@ -39,6 +40,7 @@ class Function:
     fails_to_load: float = 0.0
     cpu_milli: int = 500
     retries: int = 3
+    timeout_s: float = TIMEOUT_S
 
     def spec(self) -> StubSpec:
         """The function as the platform knows it."""
@@ -50,7 +52,7 @@ class Function:
             code_key="",
             python="3.11",
             shape=Shape(cpu_milli=self.cpu_milli, memory_mib=256),
-            timeout_s=TIMEOUT_S,
+            timeout_s=self.timeout_s,
             retries=self.retries,
         )
 
@@ -64,6 +66,7 @@ FUNCTIONS: Final = {
         Function("fragile", lambda number: number % 7, 0.01, 0.5, killed=0.1),
         Function("hungry", lambda number: [number], 0.01, 0.5, no_memory=0.05),
         Function("stuck", lambda number: str(number), 0.01, 0.5, hangs=0.03),
+        Function(ENDLESS, lambda number: None, 0.01, 0.5, hangs=1.0, timeout_s=FOREVER_S),
         Function("large", lambda number: "x" * (600 << 10) + str(number), 0.01, 0.2, cpu_milli=1000),
         Function("unloadable", lambda number: number, 0.01, 0.5, fails_to_load=0.3),
     )

@@ -17,6 +17,7 @@ from levers9.actors.worker.policy import Identity, WorkerPolicy
 from levers9.actors.worker.runtime.face import Exit, RunningContainer, Sink
 from levers9.actors.worker.runtime.simulated import Ran, SimulatedRuntime
 from levers9.errors import BrokenByPeer, ClosedByUs, Refused
+from levers9.model.figures import WORKER_LEASE_S
 from levers9.model.ids import Chance
 from levers9.model.states import WorkerState
 from levers9.wire import scheduling
@@ -155,10 +156,11 @@ class _Sink:
 class Attempts:
     """Which code runs where now. `violated` hears when code starts that may not."""
 
-    def __init__(self, violated: Callable[[str], None]) -> None:
+    def __init__(self, violated: Callable[[str], None], isolated_for_s: Callable[[str], float]) -> None:
         self._violated = violated
         self._running: dict[tuple[str, int], tuple[str, str]] = {}
         self._begun: dict[tuple[str, int], None] = {}
+        self._isolated_for_s = isolated_for_s
         self.cancelled: dict[str, None] = {}
 
     def started(self, worker: str, container_id: str, order: AttemptOrder) -> None:
@@ -183,9 +185,10 @@ class Attempts:
         """Nothing of it is left."""
         self._running = {key: place for key, place in self._running.items() if place[0] != worker}
 
-    def runs(self, task_id: str, attempt: int) -> bool:
-        """Whether the code of this attempt runs now."""
-        return (task_id, attempt) in self._running
+    def may_not_be_given_up(self, task_id: str, attempt: int) -> bool:
+        """Whether the code of this attempt runs now, and nobody has a reason to think that it does not."""
+        place = self._running.get((task_id, attempt))
+        return place is not None and self._isolated_for_s(place[0]) < WORKER_LEASE_S
 
 
 class WorldWorkers:

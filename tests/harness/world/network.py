@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
-from typing import TypeAlias
+from typing import Final, TypeAlias
 
 import trio
 
@@ -17,6 +17,8 @@ from .journal import Journal
 
 Serve: TypeAlias = Callable[[Carrier], Awaitable[None]]
 Admit: TypeAlias = Callable[[str], Awaitable[Serve]]  # takes a token, like the upgrade of a WebSocket does
+
+REDIALLED_WITHIN_S: Final = 60.0  # after an isolation
 
 
 @dataclass(frozen=True)
@@ -78,6 +80,7 @@ class Network:
         self._violated = violated
         self._listeners: dict[str, _Listener] = {}
         self._cables: dict[Cable, None] = {}
+        self._isolated: dict[str, tuple[float, float]] = {}  # since when, and until when
         self._dialled = 0
 
     async def listen(
@@ -97,6 +100,8 @@ class Network:
         """A carrier to whoever listens at `url`. Raises `BrokenByPeer` when nobody does, or what `admit` raises."""
         await trio.sleep(self._chance.uniform(0.001, 0.01))
         listener = self._listeners.get(url)
+        if self._isolated.get(dialler, (0.0, 0.0))[1] > trio.current_time():
+            raise BrokenByPeer(f"{dialler} reaches nobody")
         if listener is None:
             raise BrokenByPeer(f"nobody listens at {url}")
         serve = await listener.admit(token)
@@ -122,6 +127,22 @@ class Network:
     def cables(self) -> tuple[Cable, ...]:
         """The live ones, oldest first."""
         return tuple(self._cables)
+
+    def isolate(self, name: str, for_s: float) -> None:
+        """A process lives on, and for a while reaches nobody and is reached by nobody."""
+        now = trio.current_time()
+        since, until = self._isolated.get(name, (now, now))
+        begins = now if now > until + REDIALLED_WITHIN_S else since
+        self._isolated[name] = (begins, max(until, now + for_s))
+        for cable in self.cables():
+            if name in (cable.dialler, cable.listener):
+                cable.cable.cut(f"{name} is isolated")
+
+    def isolated_for_s(self, name: str) -> float:
+        """For how long nobody can have heard of this process."""
+        now = trio.current_time()
+        since, until = self._isolated.get(name, (now, now))
+        return now - since if now <= until + REDIALLED_WITHIN_S else 0.0
 
     def cut_process(self, name: str) -> None:
         """The kernel closes what a dead process had open."""

@@ -20,7 +20,8 @@ class FaultKind(enum.StrEnum):
 
     CUT = "cut a carrier"
     SILENCE = "silence a carrier for 20 s"
-    LONG_SILENCE = "silence a carrier for longer than a lease"
+    ISOLATE_WORKER = "isolate a worker for 60 s"
+    LOSE_WORKER = "isolate a worker for longer than its lease"
     KILL_WORKER = "kill a worker"
     KILL_CONTAINER = "kill a container"
     KILL_BRAIN = "kill the brain"

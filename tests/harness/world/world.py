@@ -43,7 +43,8 @@ BASE_S: Final = 1_800_000_000.0  # Unix time at the beginning of a world
 ALL_ENDED_WITHIN_S: Final = 1_500.0  # of virtual time after the last fault: leases and loops of crashes are in it
 AT_REST_WITHIN_S: Final = 900.0  # idle workers wind down after 300 s
 SILENCE_S: Final = 20.0
-LONG_SILENCE_S: Final = 330.0  # longer than a lease
+ISOLATED_S: Final = 60.0
+LOST_S: Final = 400.0  # longer than a lease and what comes before it
 STORE_AWAY_S: Final = 3.0
 POOL: Final = "local"
 RUN_DIR: Final = "/run/world"
@@ -77,8 +78,8 @@ class World:
         self.network = Network(self.journal, self.chance("network"), self.violated)
         self.objects = MemoryObjects(self.chance("objects"))
         self.behaviour = Behaviour(seed)
-        self.attempts = Attempts(self.violated)
-        self.truth.runs_now = self.attempts.runs
+        self.attempts = Attempts(self.violated, self.network.isolated_for_s)
+        self.truth.runs_now = self.attempts.may_not_be_given_up
         self.workers: dict[str, Worker] = {}
         self.admin_token = make_token(TokenKind.CLUSTER_ADMIN, self.chance("admin").secret(32))
         self.replica_token = make_token(TokenKind.REPLICA, self.chance("replica").secret(32))
@@ -279,7 +280,7 @@ class World:
         await trio.lowlevel.checkpoint()
         if fault.kind in _STORE_FAULTS:
             self.truth.fail_next(_STORE_FAULTS[fault.kind], *self._one_of(_ACTORS))
-        elif fault.kind in (FaultKind.SILENCE, FaultKind.LONG_SILENCE, FaultKind.CUT):
+        elif fault.kind in (FaultKind.SILENCE, FaultKind.CUT):
             self._disturb_a_cable(fault.kind)
         elif fault.kind in (FaultKind.SUBMIT_AGAIN, FaultKind.CANCEL):
             self._disturb_calls(fault.kind)
@@ -298,7 +299,7 @@ class World:
         if kind is FaultKind.CUT:
             cable.cut("bad luck")
         else:
-            self.nursery.start_soon(_silence, cable, SILENCE_S if kind is FaultKind.SILENCE else LONG_SILENCE_S)
+            self.nursery.start_soon(_silence, cable)
 
     def _disturb_calls(self, kind: FaultKind) -> None:
         where, share = self._luck.uniform(0, 1), self._luck.uniform(0, 1)
@@ -316,6 +317,10 @@ class World:
             self.gateway.kill()
         elif kind is FaultKind.KILL_WORKER and living:
             self._one_of(living).process.kill()
+        elif kind is FaultKind.ISOLATE_WORKER and living:
+            self.network.isolate(self._one_of(living).worker_id, ISOLATED_S)
+        elif kind is FaultKind.LOSE_WORKER and living:
+            self.network.isolate(self._one_of(living).worker_id, LOST_S)
         elif kind is FaultKind.KILL_CONTAINER and containers:
             self._one_of(containers).kill()
 
@@ -334,9 +339,9 @@ class _NoObjects:
     """Nobody asks a gateway for objects here: there is no HTTP."""
 
 
-async def _silence(cable: MemoryCable, for_s: float) -> None:
+async def _silence(cable: MemoryCable) -> None:
     cable.stall()
-    await trio.sleep(for_s)
+    await trio.sleep(SILENCE_S)
     cable.resume()
 
 
