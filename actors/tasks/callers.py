@@ -74,7 +74,7 @@ class CallersSide:
         self._ledger.touch(stub.stub_id)
         stub.progress_due = True
         accepted = client.TasksAccepted(task_ids=tuple(task.task_id for task in message.tasks))
-        self._group.answer(letter, accepted)
+        self._group.accepted(letter, accepted)
 
     def _stub_of(self, stub_id: str, workspace: str) -> Stub:
         stub = self._ledger.stubs.get(stub_id)

@@ -15,6 +15,7 @@ from ...wire.message import Failure, Message, Send
 from .ledger import Call
 
 READS_A_PLAN: Final = 64  # whole rows, payloads included: a caller that watches thousands gets them in turns
+OWED_MAX: Final = 64  # words that nobody waits for travel with others, with the next tick, or once there are so many
 
 
 class Plan(msgspec.Struct, kw_only=True):
@@ -34,12 +35,18 @@ class Plan(msgspec.Struct, kw_only=True):
 
 
 class Group:
-    """Filled by the parts of the policy, emptied by `take`. Reads that are owed stay for the next plan."""
+    """Filled by the parts of the policy, emptied by `take`. Reads that are owed stay for the next plan.
+
+    Three things wait for company, and at most for the next tick (`flush`): that calls are accepted goes with their
+    results, that results are committed with the next calls for their worker, that a caller has them with a tick.
+    """
 
     def __init__(self) -> None:
         self._reads: deque[tuple[str, str, str]] = deque()
         self._taken: dict[str, None] = {}
-        self.flush_taken = False
+        self._accepted: dict[str, list[Send]] = {}
+        self._acks: dict[tuple[str, str], list[work.AttemptKey]] = {}
+        self.flush = False
         self._reset()
 
     def _reset(self) -> None:
@@ -48,7 +55,6 @@ class Group:
         self._ends: dict[str, ops.AttemptEnd] = {}
         self.ended: set[str] = set()
         self._finished: dict[str, list[client.TaskResult]] = {}
-        self._acks: dict[tuple[str, str], list[work.AttemptKey]] = {}
         self._cancels: list[tuple[str, str, ops.CancelTasks]] = []
         self._requests: list[ops.ContainerRow] = []
         self._starts: list[ops.AttemptStart] = []
@@ -64,6 +70,13 @@ class Group:
     def answer(self, letter: Letter, message: Message) -> None:
         """Answer this letter once all is committed."""
         self._sends.append(Send(letter.source, message, letter.id))
+
+    def accepted(self, letter: Letter, message: client.TasksAccepted) -> None:
+        """Answer a submission: at once if it was asked with a deadline, else with the first results."""
+        if letter.deadline_s:
+            self.answer(letter, message)
+        else:
+            self._accepted.setdefault(letter.source, []).append(Send(letter.source, message, letter.id))
 
     def put_stub(self, row: ops.StubRow) -> None:
         """Keep a stub."""
@@ -87,7 +100,7 @@ class Group:
             self._finished.setdefault(watcher, []).append(result)
 
     def acknowledge(self, worker: str, container_id: str, keys: list[work.AttemptKey]) -> None:
-        """Tell a worker that these results need be kept no more."""
+        """Tell a worker, in a while, that these results need be kept no more."""
         if keys:
             self._acks.setdefault((worker, container_id), []).extend(keys)
 
@@ -100,7 +113,7 @@ class Group:
         self._reads.extend((source, workspace_id, task_id) for task_id in task_ids)
 
     def take_results(self, task_ids: tuple[str, ...]) -> None:
-        """The caller has these results; that is committed beside other things, or with the next tick."""
+        """The caller has these results; that is committed with the next tick."""
         self._taken.update(dict.fromkeys(task_ids))
 
     def request(self, rows: list[ops.ContainerRow]) -> None:
@@ -125,11 +138,14 @@ class Group:
 
     def take(self, worker_of: Callable[[str], str], workspace_of: Callable[[str], str], now_s: float) -> Plan | None:
         """The plan, or None when there is nothing to do. `worker_of` names the worker of a container."""
-        plan = Plan(sends=self._sends, finished=self._finished, acks=self._acks, deliveries=self._deliveries)
+        plan = Plan(sends=self._sends, finished=self._finished, deliveries=self._deliveries)
+        plan.sends.extend(self._accepted_due())
+        plan.acks = self._acks_due({f"worker/{worker_of(container_id)}" for container_id in self._deliveries})
         self._add_accepts(plan, worker_of, workspace_of, now_s)
         self._add_changes(plan, now_s)
         self._add_reads(plan)
         self._add_taken(plan, now_s)
+        self.flush = False
         self._reset()
         return plan if plan.operations or plan.sends or plan.finished or plan.acks else None
 
@@ -169,10 +185,23 @@ class Group:
             plan.operations.append(ops.ReadTasks(task_ids=tuple(task_ids), workspace_id=workspace_id))
 
     def _add_taken(self, plan: Plan, now_s: float) -> None:
-        if self._taken and (plan.operations or self.flush_taken):
+        if self._taken and self.flush:
             plan.operations.append(ops.MarkTaken(task_ids=tuple(self._taken), now_s=now_s))
             self._taken.clear()
-        self.flush_taken = False
+
+    def _accepted_due(self) -> list[Send]:
+        sources = [
+            source
+            for source, sends in self._accepted.items()
+            if self.flush or source in self._finished or len(sends) >= OWED_MAX
+        ]
+        return [send for source in sources for send in self._accepted.pop(source)]
+
+    def _acks_due(self, spoken_to: set[str]) -> dict[tuple[str, str], list[work.AttemptKey]]:
+        due = [
+            seat for seat, keys in self._acks.items() if self.flush or seat[0] in spoken_to or len(keys) >= OWED_MAX
+        ]
+        return {seat: self._acks.pop(seat) for seat in due}
 
 
 def _to_accept(call: Call, worker_of: Callable[[str], str]) -> ops.TaskToAccept:

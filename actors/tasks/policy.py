@@ -71,7 +71,7 @@ class TasksPolicy:
 
     def tick(self, now_s: float) -> None:
         """What only time brings: waiting limits, containers that stand idle, blocked stubs, news for callers."""
-        self._group.flush_taken = True
+        self._group.flush = True
         pressed = any(stub.why_held and stub.waiting for stub in self.ledger.stubs.values())
         for stub in self.ledger.stubs.values():
             if stub.waiting:

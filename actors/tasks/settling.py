@@ -26,6 +26,8 @@ def settle(
     known_before = _drop_known_before(plan, answers, ledger, group)
     _check(plan, answers, known_before)
     sends = plan.sends
+    for container_id, task_ids in plan.deliveries.items():
+        sends.extend(_delivery(container_id, task_ids, ledger, workers))
     for watcher, results in plan.finished.items():
         sends.extend(_finished(watcher, [result for result in results if result.task_id not in known_before]))
     for (worker, container_id), keys in plan.acks.items():
@@ -36,8 +38,6 @@ def settle(
         sends.append(Send(source, client.CancelAccepted(standings=standings), correlation))
     for index, source in plan.reads:
         sends.extend(_finished(source, _results_read(plan.operations[index], answers[index], source, ledger)))
-    for container_id, task_ids in plan.deliveries.items():
-        sends.extend(_delivery(container_id, task_ids, ledger, workers))
     return sends
 
 
@@ -74,9 +74,9 @@ def _ids(operation: ops.Operation) -> set[str]:
             return {end.task_id for end in ends}
         case ops.StartAttempts(starts=starts):
             return {start.task_id for start in starts}
-        case ops.PutContainers(containers=containers):
-            return {row.container_id for row in containers}
-    raise TypeError(type(operation).__name__)
+        case _:
+            assert isinstance(operation, ops.PutContainers)
+            return {row.container_id for row in operation.containers}
 
 
 def _finished(watcher: str, results: list[client.TaskResult]) -> list[Send]:

@@ -86,6 +86,17 @@ def test_a_call_that_ended_before_is_answered_and_not_run_again() -> None:
     assert stage.policy.ledger.containers[container_id].holding == {}
 
 
+def test_of_one_submission_only_the_new_calls_run() -> None:
+    stage = Stage()
+    stage.submit("a")
+    container_id, _ = stage.warm(window=4)
+    stage.say(stage.finished(container_id, "a", window=4))
+    sent = stage.say(stage.submission("b", "a", "c"))
+    assert sent.only(client.TasksAccepted).task_ids == ("b", "a", "c")
+    assert delivered(sent) == [("b", 1), ("c", 1)]
+    assert told(sent) == {"a": "COMPLETE"}
+
+
 def test_a_call_that_ended_before_and_is_cancelled_in_the_same_breath_stays_what_it_was() -> None:
     stage = Stage()
     stage.submit("a")
