@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import sys
 from typing import Final
 
@@ -78,5 +79,10 @@ def _usage(error: cyclopts.CycloptsError) -> str:
 
 
 def _told(sentence: str, code: int) -> int:
-    print(f"levers9: {' '.join(sentence.split())}", file=sys.stderr)
+    text = f"levers9: {' '.join(sentence.split())}"
+    if sys.stderr.isatty():
+        from .output import wrapped
+
+        text = wrapped(text, shutil.get_terminal_size().columns)
+    print(text, file=sys.stderr)
     return code

@@ -47,20 +47,26 @@ def inspect(*, watch: bool = False, json: Json = False) -> None:
 
 
 def lines_of(tree: Tree) -> list[tuple[str, ...]]:
-    """One row a child: its name indented by its depth, and its figures."""
+    """One row a child: its name below the nearest of those above it that are shown, and its figures."""
+    shown = {child.path for child in tree.children}
     return [
         (
-            "  " * child.path.count("/") + child.path.rpartition("/")[2],
+            _name(child.path, shown),
             child.state,
             str(child.restarts),
             f"{child.mailbox_depth}/{child.mailbox_slots}" if child.mailbox_slots else "–",
             f"{child.received_per_s:,.0f}/s",
             f"{child.handled:,}",
             f"{child.failed:,}",
-            child.last_failure[:60],
+            child.last_failure,
         )
         for child in tree.children
     ]
+
+
+def _name(path: str, shown: set[str]) -> str:
+    above = [path[:place] for place, sign in enumerate(path) if sign == "/" and path[:place] in shown]
+    return "  " * len(above) + (path[len(above[-1]) + 1 :] if above else path)
 
 
 HEADINGS: Final = ("NAME", "STATE", "RESTARTS", "MAILBOX", "RATE", "HANDLED", "FAILED", "LAST FAILURE")

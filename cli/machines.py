@@ -5,7 +5,7 @@ from __future__ import annotations
 import cyclopts
 import msgspec
 
-from .output import Json, ago, print_json, print_table
+from .output import Json, ago, print_json, print_table, short_names
 from .plane import ask
 
 workers_app = cyclopts.App(name="worker", help="Run a worker (levers9 worker …), or list workers.")
@@ -22,8 +22,8 @@ class Worker(msgspec.Struct, frozen=True, kw_only=True):
     memory_mib: int
     gpu_count: int
     gpu_type: str
-    seen_at_s: float
     why: str
+    ordered_at_s: float = 0.0
 
 
 class Workers(msgspec.Struct, frozen=True):
@@ -37,6 +37,7 @@ class Container(msgspec.Struct, frozen=True, kw_only=True):
 
     container_id: str
     stub_id: str
+    name: str = ""
     state: str
     worker_id: str
     requested_at_s: float
@@ -66,8 +67,8 @@ def list_workers(*, gone: bool = False, json: Json = False) -> None:
         print_json(found.workers)
         return
     rows = ((one.worker_id, one.pool, one.state, f"{one.cpu_milli / 1000:g}", f"{one.memory_mib:,} MiB", _cards(one),
-             ago(one.seen_at_s), one.why) for one in found.workers)  # fmt: skip
-    print_table(("WORKER", "POOL", "STATE", "CPU", "MEMORY", "CARDS", "SEEN", "WHY"), rows, "There are no workers.")
+             ago(one.ordered_at_s), one.why) for one in found.workers)  # fmt: skip
+    print_table(("WORKER", "POOL", "STATE", "CPU", "MEMORY", "CARDS", "AGE", "WHY"), rows, "There are no workers.")
 
 
 @containers_app.command(name="list")
@@ -83,9 +84,10 @@ def list_containers(*, ended: bool = False, json: Json = False) -> None:
     if json:
         print_json(found.containers)
         return
-    rows = ((one.container_id, one.stub_id, one.end or one.state, one.worker_id or "–", ago(one.requested_at_s),
-             one.why) for one in found.containers)  # fmt: skip
-    print_table(("CONTAINER", "FUNCTION", "STATE", "WORKER", "AGE", "WHY"), rows, "There are no containers.")
+    names = short_names([one.name or one.stub_id for one in found.containers])
+    rows = ((one.container_id, name, one.end or one.state, ago(one.requested_at_s), one.worker_id or "–", one.why)
+            for one, name in zip(found.containers, names))  # fmt: skip
+    print_table(("CONTAINER", "FUNCTION", "STATE", "AGE", "WORKER", "WHY"), rows, "There are no containers.")
 
 
 def _cards(worker: Worker) -> str:

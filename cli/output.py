@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import shutil
 import sys
+import textwrap
 import time
 from collections.abc import Iterable, Sequence
-from typing import Annotated, TypeVar
+from typing import Annotated, Final, TypeVar
 
 import cyclopts
 import msgspec
@@ -14,7 +16,12 @@ T = TypeVar("T", bound=msgspec.Struct)
 
 Json = Annotated[bool, cyclopts.Parameter(name="--json", negative="", help="Print JSON.")]
 
-_COLOURS = {
+_GAP: Final = "  "
+_NARROWEST: Final = 5
+_BOLD: Final = "\x1b[1m"
+_PLAIN: Final = "\x1b[0m"
+_CODES: Final = {"green": 32, "cyan": 36, "yellow": 33, "red": 31}
+_COLOURS: Final = {
     "COMPLETE": "green",
     "RUNNING": "cyan",
     "RETRY": "yellow",
@@ -37,14 +44,40 @@ def print_json(value: object) -> None:
 
 
 def print_table(headings: Sequence[str], rows: Iterable[Sequence[str]], empty: str) -> None:
-    """A table on a terminal, columns in a pipe; `empty` where there are no rows."""
+    """A table: on a terminal one line a row, cut to its width but for the first column; whole columns in a pipe.
+
+    `empty` is said on a terminal where there are no rows.
+    """
     listed = [tuple(row) for row in rows]
-    if sys.stdout.isatty():
-        _print_rich(headings, listed, empty)
+    on_terminal = sys.stdout.isatty()
+    if on_terminal and not listed:
+        print(empty)
         return
     widths = [max(map(len, column)) for column in zip(headings, *listed)]
-    for row in (tuple(headings), *listed):
-        sys.stdout.write("  ".join(cell.ljust(width) for cell, width in zip(row, widths)).rstrip() + "\n")
+    if on_terminal:
+        widths = fitted(widths, shutil.get_terminal_size().columns)
+    for number, row in enumerate((tuple(headings), *listed)):
+        cells = [cut(cell, width).ljust(width) for cell, width in zip(row, widths)]
+        line = _GAP.join(map(_in_colour, cells) if on_terminal else cells).rstrip()
+        sys.stdout.write((f"{_BOLD}{line}{_PLAIN}" if on_terminal and not number else line) + "\n")
+
+
+def fitted(widths: Sequence[int], room: int) -> list[int]:
+    """The widths of columns in `room` characters: the widest give first, the first column, which people copy, never."""
+    found = list(widths)
+    spare = room - len(_GAP) * (len(found) - 1)
+    while sum(found) > spare:
+        widest = max(range(1, len(found)), key=lambda place: found[place], default=0)
+        if found[widest] <= _NARROWEST or not widest:
+            break
+        found[widest] -= 1
+    return found
+
+
+def cut(text: str, width: int) -> str:
+    """A text of one line, with a sign where it was cut."""
+    line = text.partition("\n")[0]
+    return line if len(line) <= width and line == text else line[: max(0, width - 1)] + "…"
 
 
 def ago(time_s: float, now_s: float | None = None) -> str:
@@ -68,14 +101,17 @@ def coloured(word: str) -> str:
     return f"[{colour}]{escape(word)}[/]" if colour else escape(word)
 
 
-def _print_rich(headings: Sequence[str], rows: list[tuple[str, ...]], empty: str) -> None:
-    from rich.console import Console
-    from rich.table import Table
+def _in_colour(cell: str) -> str:
+    colour = _COLOURS.get(cell.rstrip())
+    return f"\x1b[{_CODES[colour]}m{cell}{_PLAIN}" if colour else cell
 
-    if not rows:
-        Console().print(empty)
-        return
-    table = Table(*headings, box=None, header_style="bold", pad_edge=False)
-    for row in rows:
-        table.add_row(*map(coloured, row))
-    Console().print(table)
+
+def short_names(names: Sequence[str]) -> list[str]:
+    """Names of functions; on a terminal without their app, where all are of one."""
+    apps = {name.rpartition("/")[0] for name in names}
+    return [name.rpartition("/")[2] for name in names] if len(apps) == 1 and sys.stdout.isatty() else list(names)
+
+
+def wrapped(text: str, width: int) -> str:
+    """A sentence in lines of whole words."""
+    return textwrap.fill(text, max(40, width), break_long_words=False, break_on_hyphens=False)

@@ -6,13 +6,14 @@ import configparser
 import getpass
 import os
 import sys
+from pathlib import Path
 from typing import Annotated, Final
 
 import cyclopts
 import msgspec
 
 from ..errors import ConfigError
-from ..sdk.config import KEYS, SECTION, VARIABLES, Settings, config_path, nearest, read_file, resolve
+from ..sdk.config import KEYS, SECTION, VARIABLES, Settings, config_path, nearest, read_file, resolve, running_dev
 from ..sdk.rest import Rest
 from .output import Json, print_json, print_table
 
@@ -41,7 +42,9 @@ def show(*, json: Json = False) -> None:
     if json:
         print_json([{"key": key, "value": value, "from": origin} for key, value, origin in hidden])
     else:
-        print_table(("KEY", "VALUE", "FROM"), hidden, f"Nothing is set. {path} would be read.")
+        print_table(("KEY", "VALUE", "FROM"), hidden, "")
+        if not hidden:
+            print(_nothing_set(path))
 
 
 @app.command(name="set")
@@ -132,6 +135,12 @@ def _asked() -> str:
     if not found:
         raise ConfigError("No token was given. Use --token, or type it where it is asked for.")
     return found
+
+
+def _nothing_set(path: Path) -> str:
+    dev = running_dev()
+    used = f"The `levers9 dev` that runs here is used: {dev.http_url}." if dev else "No `levers9 dev` runs here."
+    return f"Nothing is set. {used} {path} would be read."
 
 
 def _hidden(token: str) -> str:

@@ -9,7 +9,7 @@ from typing import Annotated
 import cyclopts
 import msgspec
 
-from .output import Json, ago, duration, print_json, print_table
+from .output import Json, ago, duration, print_json, print_table, short_names
 from .plane import ask, plane
 
 app = cyclopts.App(name="task", help="Calls: list, show, why, logs, stop.")
@@ -85,9 +85,10 @@ def list_(*, state: str = "", function: str = "", limit: int = 50, json: Json = 
     if json:
         print_json(found.tasks)
         return
-    rows = ((one.task_id, one.name, one.state, ago(one.accepted_at_s), _took(one), str(one.attempt), one.failure[:60])
-            for one in found.tasks)  # fmt: skip
-    print_table(("TASK", "FUNCTION", "STATE", "AGE", "TOOK", "ATTEMPT", "FAILURE"), rows, "There are no calls.")
+    names = short_names([one.name for one in found.tasks])
+    rows = ((one.task_id, name, one.state, ago(one.accepted_at_s), _took(one), str(one.attempt), one.failure)
+            for one, name in zip(found.tasks, names))  # fmt: skip
+    print_table(("TASK", "FUNCTION", "STATE", "AGE", "TOOK", "TRY", "FAILURE"), rows, "There are no calls.")
 
 
 @app.command
@@ -110,7 +111,7 @@ def show(task: TaskId, /, *, json: Json = False) -> None:
 
 @app.command
 def why(task: TaskId, /, *, json: Json = False) -> None:
-    """Say why a call waits."""
+    """Say why a call waits, or how it ended."""
     found = ask(Why, "GET", f"tasks/{task}/why")
     if json:
         print_json(found)

@@ -39,14 +39,20 @@ class Revoked(msgspec.Struct, frozen=True):
 
 
 @app.command(name="list")
-def list_(*, json: Json = False) -> None:
-    """List tokens: what they are for, never the tokens themselves."""
-    found = ask(Tokens, "GET", "tokens")
+def list_(*, all: bool = False, json: Json = False) -> None:
+    """List tokens: what they are for, never the tokens themselves.
+
+    Parameters
+    ----------
+    all
+        Those of workers, containers and replicas as well, and those that were revoked.
+    """
+    found = [one for one in ask(Tokens, "GET", "tokens").tokens if all or (one.active and not _of_a_machine(one))]
     if json:
-        print_json(found.tokens)
+        print_json(found)
         return
     rows = ((one.token_id, one.kind, one.name or "–", one.hint, "active" if one.active else "revoked",
-             ago(one.created_at_s), one.workspace_id or "–") for one in found.tokens)  # fmt: skip
+             ago(one.created_at_s), one.workspace_id or "–") for one in found)  # fmt: skip
     print_table(("TOKEN", "KIND", "NAME", "BEGINS", "STATE", "AGE", "WORKSPACE"), rows, "There are no tokens.")
 
 
@@ -75,3 +81,8 @@ def revoke(token: Annotated[str, cyclopts.Parameter(name="TOKEN_ID")], /) -> Non
     """Revoke a token by its id; whoever uses it is cut off."""
     found = ask(Revoked, "DELETE", f"tokens/{token}")
     print(f"{found.token_id} is revoked.")
+
+
+def _of_a_machine(token: Token) -> bool:
+    """Made by the control plane, for a part of its own."""
+    return token.kind in ("worker", "replica") or token.name.startswith("container container-")

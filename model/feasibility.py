@@ -47,11 +47,11 @@ def _refuse_gpu(shape: Shape, offers: tuple[PoolOffer, ...]) -> None:
     types = sorted({offer.largest.gpu_type for offer in offers if offer.largest.gpu_count})
     wanted = shape.gpu_types
     if shape.gpu_count and not any(kind in types for kind in wanted or types):
-        asked = " or ".join(wanted) or "GPU"
-        seen = ", ".join(types) or "none"
-        raise Refused(
-            f"No pool has a {asked}.", f"GPU types you may use: {seen}.", "Ask for one of those.", UNKNOWN_GPU
-        )
+        what = f"No pool has GPUs of type {' or '.join(wanted)}." if wanted else "No pool has GPUs."
+        if not types:
+            fix = "Leave gpu and gpu_count out, or add a pool with cards."
+            raise Refused(what, "There are no GPUs that you may use.", fix, UNKNOWN_GPU)
+        raise Refused(what, f"GPU types you may use: {', '.join(types)}.", "Ask for one of those.", UNKNOWN_GPU)
 
 
 def _refuse_size(shape: Shape, offers: tuple[PoolOffer, ...]) -> None:

@@ -103,7 +103,7 @@ def resolve(
     if (host is not None or port is not None) and origins.get("controlplane_http_url") != "the program":
         values.pop("controlplane_http_url", None)  # it belongs to the address that was just replaced
     if not values.get("token"):
-        return _from_dev(path, given=bool(values))
+        return _from_dev(path, {key: origins[key] for key in values})
     return _settings(values, origins)
 
 
@@ -137,14 +137,25 @@ def _refuse_plain(url: str) -> None:
         )
 
 
-def _from_dev(path: Path, *, given: bool) -> Settings:
-    found = None if given else read_dev(Path(places.dev_connection_path(os.environ, os.getuid())))
-    if found is None:
+def running_dev() -> Settings | None:
+    """How to reach this user's running `levers9 dev`, or None."""
+    return read_dev(Path(places.dev_connection_path(os.environ, os.getuid())))
+
+
+def _from_dev(path: Path, origins: dict[str, str]) -> Settings:
+    found = running_dev()
+    if found is not None and not origins:
+        return found
+    if origins:
+        key, origin = next(iter(origins.items()))
         raise ConfigError(
-            f"There is no token: neither LEVERS9_TOKEN nor {path} gives one, and no `levers9 dev` runs here. "
-            "Start `levers9 dev` on this machine, or run `levers9 login` for a control plane elsewhere."
+            f"There is no token, but {key} in {origin} names a control plane. `levers9 login` keeps a token"
+            + (f"; without {' and '.join(sorted(origins))} the `levers9 dev` that runs here is used." if found else ".")
         )
-    return found
+    raise ConfigError(
+        f"There is no token: neither LEVERS9_TOKEN nor {path} gives one, and no `levers9 dev` runs here. "
+        "Start `levers9 dev` on this machine, or run `levers9 login` for a control plane elsewhere."
+    )
 
 
 def read_dev(path: Path) -> Settings | None:

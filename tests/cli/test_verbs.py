@@ -123,6 +123,17 @@ def test_a_new_token_is_alone_on_standard_output(http: HttpStub, line: Line) -> 
     assert http.asked[-1][2] == {"kind": "workspace", "name": "laptop", "workspace": ""}
 
 
+def test_tokens_of_machines_and_revoked_ones_are_listed_where_asked(http: HttpStub, line: Line) -> None:
+    others = [
+        {**TOKEN, "token_id": "token-2", "kind": "worker"},
+        {**TOKEN, "token_id": "token-3", "name": "container container-7"},
+        {**TOKEN, "token_id": "token-4", "active": False},
+    ]
+    http.answers["GET /api/v1/tokens"] = (200, {"tokens": [TOKEN, *others]})
+    assert [one["token_id"] for one in json.loads(line("token", "list", "--json").out)] == ["token-1"]
+    assert len(json.loads(line("token", "list", "--all", "--json").out)) == 4
+
+
 def test_a_token_is_revoked_by_its_id(http: HttpStub, line: Line) -> None:
     http.answers["DELETE /api/v1/tokens/token-1"] = (200, {"token_id": "token-1"})
     assert line("token", "revoke", "token-1").out == "token-1 is revoked.\n"

@@ -9,10 +9,11 @@ from starlette.responses import Response
 
 from ....errors import LeversError
 from ....model.states import ContainerState, End, WorkerState
-from ....store.operations import ContainerRow, LoadContainers, LoadWorkers, WorkerRow
+from ....store.operations import ContainerRow, LoadContainers, LoadWorkers, ReadStubs, StubRow, WorkerRow, rows_of
 from ....wire.control import ChildStanding, Inspect, Inspected
 from .answers import Answer, json_answer
 from .desk import Call
+from .tasks import names_of
 
 ENDED_SHOWN: Final = 50
 
@@ -44,6 +45,7 @@ class ContainerView(msgspec.Struct, frozen=True, kw_only=True):
 
     container_id: str
     stub_id: str
+    name: str
     workspace_id: str
     state: ContainerState
     worker_id: str
@@ -80,9 +82,10 @@ async def workers(call: Call) -> Response:
 async def containers(call: Call) -> Response:
     """The containers of the caller's workspace."""
     ended = ENDED_SHOWN if call.query("ended") else 0
-    (rows,) = await call.desk.store.apply(LoadContainers(workspace_id=call.scope, ended=ended))
-    shown = (_container(row) for row in rows if isinstance(row, ContainerRow)) if isinstance(rows, tuple) else ()
-    return json_answer(ContainerList(containers=tuple(shown)))
+    question = LoadContainers(workspace_id=call.scope, ended=ended)
+    found, stubs = await call.desk.store.apply(question, ReadStubs(workspace_id=call.scope))
+    names = names_of(rows_of(stubs, StubRow))
+    return json_answer(ContainerList(containers=tuple(_container(row, names) for row in rows_of(found, ContainerRow))))
 
 
 async def inspect(call: Call) -> Response:
@@ -111,10 +114,11 @@ def _worker(row: WorkerRow) -> WorkerView:
     )
 
 
-def _container(row: ContainerRow) -> ContainerView:
+def _container(row: ContainerRow, names: dict[str, str]) -> ContainerView:
     return ContainerView(
         container_id=row.container_id,
         stub_id=row.stub_id,
+        name=names.get(row.stub_id, ""),
         workspace_id=row.workspace_id,
         state=row.state,
         worker_id=row.worker_id,

@@ -89,7 +89,7 @@ async def list_tasks(call: Call) -> Response:
     for stub_id in _stub_ids(stubs, call.query("stub")):
         rows += await _listed(call, states, stub_id, limit)
     rows.sort(key=lambda row: (-row.accepted_at_s, row.task_id))
-    names = _names(stubs)
+    names = names_of(stubs)
     return json_answer(TaskList(tasks=tuple(_view(row, names) for row in rows[:limit])))
 
 
@@ -100,7 +100,7 @@ async def show(call: Call) -> Response:
     shown = (
         tuple(_attempt(one) for one in attempts if isinstance(one, AttemptRow)) if isinstance(attempts, tuple) else ()
     )
-    view = _view(row, _names(await _stubs(call)))
+    view = _view(row, names_of(await _stubs(call)))
     return json_answer(TaskDetail(**msgspec.structs.asdict(view), attempts=shown))
 
 
@@ -117,12 +117,37 @@ async def stop(call: Call) -> Response:
 
 
 async def why(call: Call) -> Response:
-    """Why one task waits."""
+    """Why one task waits, or how it ended."""
     row = await _task(call)
-    answer = await call.desk.questions.ask(ExplainTask(task_id=row.task_id), call.speaking_for(row.workspace_id))
+    if row.state.terminal:
+        return json_answer(TaskWhy(task_id=row.task_id, state=row.state, reasons=how_it_ended(row)))
+    try:
+        answer = await call.desk.questions.ask(ExplainTask(task_id=row.task_id), call.speaking_for(row.workspace_id))
+    except Refused as refused:
+        row = await _task(call)
+        if refused.code != NOT_FOUND or not row.state.terminal:
+            raise
+        return json_answer(TaskWhy(task_id=row.task_id, state=row.state, reasons=how_it_ended(row)))
     if not isinstance(answer, TaskExplained):
         raise LeversError(f"the control plane answered a why with {type(answer).__name__}")
     return json_answer(TaskWhy(task_id=answer.task_id, state=answer.state, reasons=answer.reasons))
+
+
+def how_it_ended(row: TaskRow) -> tuple[str, ...]:
+    """The sentences about a task that has ended."""
+    ran = f"attempt {row.attempt}" if row.attempt else "no attempt"
+    took = f" after {row.ended_at_s - row.started_at_s:.1f} s" if row.started_at_s else ""
+    sentences = {
+        TaskState.COMPLETE: f"It has a result: {ran} ended{took}.",
+        TaskState.ERROR: f"It failed: {ran} was the last one, and ended{took}.",
+        TaskState.CANCELLED: f"It was cancelled{took}: {ran} had begun.",
+        TaskState.TIMEOUT: f"It ran for longer than its timeout: {ran} was ended{took}.",
+        TaskState.EXPIRED: f"It waited for longer than it may: {ran} had begun.",
+    }
+    failure = row.failure or Failure("", "")
+    return tuple(
+        words for words in (sentences[row.state], f"{failure.what} {failure.why}".strip(), failure.fix) if words
+    )
 
 
 async def _task(call: Call) -> TaskRow:
@@ -168,7 +193,8 @@ def _name(stub: StubRow) -> str:
     return f"{stub.spec.app}/{stub.spec.name}" if stub.spec.app else stub.spec.name
 
 
-def _names(stubs: tuple[StubRow, ...]) -> dict[str, str]:
+def names_of(stubs: tuple[StubRow, ...]) -> dict[str, str]:
+    """What people call a function: app/name, by the id of its stub."""
     return {stub.stub_id: _name(stub) for stub in stubs}
 
 

@@ -1,0 +1,79 @@
+"""Tables in the width of a terminal."""
+
+from __future__ import annotations
+
+import io
+import re
+import sys
+from collections.abc import Callable
+
+import pytest
+
+from levers9.cli.inspect import Tree, lines_of
+from levers9.cli.output import cut, fitted, print_table, short_names, wrapped
+from levers9.wire.control import ChildStanding
+
+
+class Terminal(io.StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
+@pytest.fixture
+def open_terminal(monkeypatch: pytest.MonkeyPatch) -> Callable[[], Terminal]:
+    """Puts a terminal in the place of standard output; in the test itself, for pytest has its own there before."""
+
+    def opened() -> Terminal:
+        made = Terminal()
+        monkeypatch.setenv("COLUMNS", "40")
+        monkeypatch.setattr(sys, "stdout", made)
+        return made
+
+    return opened
+
+
+def test_what_people_copy_is_never_cut_and_no_row_breaks(open_terminal: Callable[[], Terminal]) -> None:
+    terminal = open_terminal()
+    identity = "task-" + 24 * "a"
+    print_table(("TASK", "STATE", "FAILURE"), [(identity, "ERROR", "KeyError: 'x' " * 9)], "none")
+    heading, row = re.sub(r"\x1b\[\d*m", "", terminal.getvalue()).splitlines()
+    assert heading.split() == ["TASK", "STATE", "FAIL…"]
+    assert row.split()[:2] == [identity, "ERROR"]
+
+
+def test_the_widest_columns_give_first() -> None:
+    assert fitted([29, 20, 8, 40], 80) == [29, 18, 8, 19]
+    assert fitted([10, 5], 80) == [10, 5]
+    assert fitted([60, 30, 30], 20) == [60, 5, 5]
+
+
+def test_a_cut_text_has_a_sign_and_one_line() -> None:
+    assert cut("abcdef", 4) == "abc…"
+    assert cut("abc\nrest", 8) == "abc…"
+    assert cut("abc", 3) == "abc"
+
+
+def test_an_empty_table_is_a_sentence(open_terminal: Callable[[], Terminal]) -> None:
+    terminal = open_terminal()
+    print_table(("A",), [], "There are no calls.")
+    assert terminal.getvalue() == "There are no calls.\n"
+
+
+def test_an_app_that_all_share_is_left_out_on_a_terminal(open_terminal: Callable[[], Terminal]) -> None:
+    open_terminal()
+    assert short_names(["app/double", "app/halve"]) == ["double", "halve"]
+    assert short_names(["app/double", "other/halve"]) == ["app/double", "other/halve"]
+
+
+def test_sentences_break_between_words() -> None:
+    assert wrapped("a word " * 12, 40).splitlines()[0] == "a word a word a word a word a word a"
+
+
+def test_a_child_is_shown_below_the_nearest_one_that_is_shown() -> None:
+    paths = ("brain", "brain/leader", "brain/leader/reign/tasks", "brain/leader/reign/pool/local")
+    tree = Tree(children=tuple(_standing(path) for path in paths))
+    assert [row[0] for row in lines_of(tree)] == ["brain", "  leader", "    reign/tasks", "    reign/pool/local"]
+
+
+def _standing(path: str) -> ChildStanding:
+    return ChildStanding(path=path, kind="task", state="running", restarts=0)
