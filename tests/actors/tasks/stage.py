@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from levers9_test_deciding import ARGUMENTS, Sent, Truth, numbered, sends_of, spec_of
+from msgspec import structs
 
 from levers9.actors.tasks import TasksPolicy
 from levers9.model.states import ContainerState, End
@@ -30,6 +31,10 @@ class Stage:
     def say(self, *letters: Letter) -> Sent:
         """One group: all letters, then plans until there is none."""
         return sends_of(self.policy, self.truth, letters, self.now_s)
+
+    def hear(self, *letters: Letter) -> Sent:
+        """One group, and what waited for the next tick."""
+        return Sent([*self.say(*letters), *self.tick()])
 
     def tick(self, seconds: float = 0.0) -> Sent:
         self.now_s += seconds
@@ -61,7 +66,8 @@ class Stage:
         return self.letter(client.SubmitTasks(stub_id=stub or self.stub, tasks=tasks), source)
 
     def submit(self, *task_ids: str) -> Sent:
-        return self.say(self.submission(*task_ids))
+        """Somebody waits for the answer; without a deadline it would come with the results, or with the next tick."""
+        return self.say(structs.replace(self.submission(*task_ids), deadline_s=self.now_s + 10.0))
 
     def cancellation(self, *task_ids: str) -> Letter:
         return self.letter(client.CancelTasks(task_ids=task_ids))

@@ -53,10 +53,21 @@ def test_a_call_is_committed_before_it_is_accepted() -> None:
     assert [send.correlation for send in sent if send.target == ME] == ["question"]
 
 
+def test_that_calls_are_accepted_comes_with_their_results_or_with_the_next_tick() -> None:
+    stage = Stage()
+    assert stage.say(stage.submission("a")).of(client.TasksAccepted) == []
+    assert stage.tick().only(client.TasksAccepted).task_ids == ("a",)
+    container_id, _ = stage.warm(window=8)
+    assert stage.say(stage.submission("b")).of(client.TasksAccepted) == []
+    sent = stage.say(stage.finished(container_id, "a"))
+    assert sent.only(client.TasksAccepted).task_ids == ("b",)
+    assert stage.tick().of(client.TasksAccepted) == []
+
+
 def test_a_call_that_is_submitted_twice_runs_once_and_both_callers_hear() -> None:
     stage = Stage()
     stage.submit("a")
-    sent = stage.say(stage.submission("a", "a", source=OTHER))
+    sent = stage.hear(stage.submission("a", "a", source=OTHER))
     assert sent.only(client.TasksAccepted).task_ids == ("a", "a")
     container_id, sent = stage.warm(window=8)
     assert delivered(sent) == [("a", 1)]
@@ -78,7 +89,7 @@ def test_a_call_that_ended_before_is_answered_and_not_run_again() -> None:
     stage.submit("a")
     container_id, _ = stage.warm(window=4)
     stage.say(stage.finished(container_id, "a"))
-    sent = stage.say(stage.submission("a", source=OTHER))
+    sent = stage.hear(stage.submission("a", source=OTHER))
     assert sent.only(client.TasksAccepted).task_ids == ("a",)
     assert told(sent, OTHER) == {"a": "COMPLETE"}
     assert delivered(sent) == []
@@ -91,7 +102,7 @@ def test_of_one_submission_only_the_new_calls_run() -> None:
     stage.submit("a")
     container_id, _ = stage.warm(window=4)
     stage.say(stage.finished(container_id, "a", window=4))
-    sent = stage.say(stage.submission("b", "a", "c"))
+    sent = stage.hear(stage.submission("b", "a", "c"))
     assert sent.only(client.TasksAccepted).task_ids == ("b", "a", "c")
     assert delivered(sent) == [("b", 1), ("c", 1)]
     assert told(sent) == {"a": "COMPLETE"}

@@ -5,6 +5,7 @@ The other parts are played: a caller, a scheduler that keeps container rows, and
 
 from __future__ import annotations
 
+import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
@@ -21,6 +22,7 @@ from levers9.wire.letter import Letter
 from levers9.wire.message import Message, Payload, Send
 from levers9.wire.work import AttemptKey, AttemptOrder, AttemptResult
 
+pytestmark = pytest.mark.slow
 RETRIES = 2
 WORKERS = ("one", "two")
 

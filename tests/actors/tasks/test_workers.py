@@ -30,7 +30,7 @@ def result_of(stage: Stage, *letters: object) -> client.TaskResult:
 
 def test_a_result_is_committed_then_told_to_caller_and_worker() -> None:
     stage, container_id = running()
-    sent = stage.say(stage.finished(container_id, "a", last_log_line=7))
+    sent = stage.hear(stage.finished(container_id, "a", last_log_line=7))
     (result,) = sent.only(client.TasksFinished).results
     assert result == client.TaskResult("a", TaskState.COMPLETE, 1, Payload("msgpack", b"r"), None, 7)
     row = stage.truth.task("a")
@@ -40,13 +40,23 @@ def test_a_result_is_committed_then_told_to_caller_and_worker() -> None:
     ]
 
 
+def test_that_a_result_is_committed_goes_with_the_next_calls_for_its_worker() -> None:
+    stage, container_id = running()
+    assert stage.say(stage.finished(container_id, "a")).of(work.ResultsCommitted) == []
+    sent = stage.submit("b")
+    assert [type(send.message) for send in sent if send.target == "worker/one"] == [
+        work.RunAttempts,
+        work.ResultsCommitted,
+    ]
+
+
 def test_a_result_that_comes_twice_is_acknowledged_twice_and_counts_once() -> None:
     stage, container_id = running()
     letter = stage.finished(container_id, "a")
-    sent = stage.say(letter, letter)
+    sent = stage.hear(letter, letter)
     assert len(sent.of(client.TasksFinished)) == 1
     assert len(sent.only(work.ResultsCommitted).attempts) == 2
-    sent = stage.say(letter)
+    sent = stage.hear(letter)
     assert sent.of(client.TasksFinished) == []
     assert len(sent.of(work.ResultsCommitted)) == 1
 
@@ -55,7 +65,7 @@ def test_a_result_of_a_superseded_attempt_is_acknowledged_and_counts_nothing() -
     stage, first = running()
     stage.say(stage.gone(first))
     late = stage.finished(first, "a")
-    sent = stage.say(late)
+    sent = stage.hear(late)
     assert told(sent) == {}
     assert len(sent.of(work.ResultsCommitted)) == 1
     second, sent = stage.warm()
@@ -198,7 +208,7 @@ class TestAttemptsHeld:
         stage, container_id = running()
         stage.say(stage.cancellation("a"))
         for letter in (stage.holds(container_id), stage.holds(container_id, ("a", 1))):
-            sent = stage.say(letter)
+            sent = stage.hear(letter)
             assert delivered(sent) == []
             assert sent.only(work.CancelAttempts) == work.CancelAttempts(
                 container_id=container_id, attempts=(work.AttemptKey("a", 1),)
