@@ -66,7 +66,7 @@ def list_workers(*, gone: bool = False, json: Json = False) -> None:
     if json:
         print_json(found.workers)
         return
-    rows = ((one.worker_id, one.pool, one.state, f"{one.cpu_milli / 1000:g}", f"{one.memory_mib:,} MiB", _cards(one),
+    rows = ((one.worker_id, one.pool, one.state, f"{one.cpu_milli / 1000:g}", _memory(one.memory_mib), _cards(one),
              ago(one.ordered_at_s), one.why) for one in found.workers)  # fmt: skip
     print_table(("WORKER", "POOL", "STATE", "CPU", "MEMORY", "CARDS", "AGE", "WHY"), rows, "There are no workers.")
 
@@ -88,6 +88,10 @@ def list_containers(*, ended: bool = False, json: Json = False) -> None:
     rows = ((one.container_id, name, one.end or one.state, ago(one.requested_at_s), one.worker_id or "–", one.why)
             for one, name in zip(found.containers, names))  # fmt: skip
     print_table(("CONTAINER", "FUNCTION", "STATE", "AGE", "WORKER", "WHY"), rows, "There are no containers.")
+
+
+def _memory(mib: int) -> str:
+    return f"{mib / 1024:.1f} GiB" if mib >= 1024 else f"{mib} MiB"
 
 
 def _cards(worker: Worker) -> str:

@@ -17,6 +17,7 @@ T = TypeVar("T", bound=msgspec.Struct)
 Json = Annotated[bool, cyclopts.Parameter(name="--json", negative="", help="Print JSON.")]
 
 _GAP: Final = "  "
+_WHOLE: Final = frozenset({"STATE", "KIND"})  # besides the first column, which people copy
 _NARROWEST: Final = 5
 _BOLD: Final = "\x1b[1m"
 _PLAIN: Final = "\x1b[0m"
@@ -44,31 +45,36 @@ def print_json(value: object) -> None:
 
 
 def print_table(headings: Sequence[str], rows: Iterable[Sequence[str]], empty: str) -> None:
-    """A table: on a terminal one line a row, cut to its width but for the first column; whole columns in a pipe.
+    """Rows on a terminal in its width, without columns that say nothing; whole columns in a pipe.
 
     `empty` is said on a terminal where there are no rows.
     """
-    listed = [tuple(row) for row in rows]
+    table = [tuple(headings), *(tuple(row) for row in rows)]
     on_terminal = sys.stdout.isatty()
-    if on_terminal and not listed:
+    if on_terminal and len(table) == 1:
         print(empty)
         return
-    widths = [max(map(len, column)) for column in zip(headings, *listed)]
+    columns = list(zip(*table))
     if on_terminal:
-        widths = fitted(widths, shutil.get_terminal_size().columns)
-    for number, row in enumerate((tuple(headings), *listed)):
+        columns = [column for column in columns if any(cell not in ("", "–") for cell in column[1:])]
+    widths = [max(map(len, column)) for column in columns]
+    if on_terminal:
+        whole = [not place or column[0] in _WHOLE for place, column in enumerate(columns)]
+        widths = fitted(widths, whole, shutil.get_terminal_size().columns)
+    for number, row in enumerate(zip(*columns)):
         cells = [cut(cell, width).ljust(width) for cell, width in zip(row, widths)]
         line = _GAP.join(map(_in_colour, cells) if on_terminal else cells).rstrip()
         sys.stdout.write((f"{_BOLD}{line}{_PLAIN}" if on_terminal and not number else line) + "\n")
 
 
-def fitted(widths: Sequence[int], room: int) -> list[int]:
-    """The widths of columns in `room` characters: the widest give first, the first column, which people copy, never."""
+def fitted(widths: Sequence[int], whole: Sequence[bool], room: int) -> list[int]:
+    """The widths of columns in `room` characters: the widest give first, those that are to stay whole never."""
     found = list(widths)
+    giving = [place for place, kept in enumerate(whole) if not kept]
     spare = room - len(_GAP) * (len(found) - 1)
-    while sum(found) > spare:
-        widest = max(range(1, len(found)), key=lambda place: found[place], default=0)
-        if found[widest] <= _NARROWEST or not widest:
+    while sum(found) > spare and giving:
+        widest = max(giving, key=lambda place: found[place])
+        if found[widest] <= _NARROWEST:
             break
         found[widest] -= 1
     return found

@@ -51,9 +51,9 @@ def list_(*, all: bool = False, json: Json = False) -> None:
     if json:
         print_json(found)
         return
-    rows = ((one.token_id, one.kind, one.name or "–", one.hint, "active" if one.active else "revoked",
-             ago(one.created_at_s), one.workspace_id or "–") for one in found)  # fmt: skip
-    print_table(("TOKEN", "KIND", "NAME", "BEGINS", "STATE", "AGE", "WORKSPACE"), rows, "There are no tokens.")
+    print_table(
+        ("TOKEN", "KIND", "NAME", "BEGINS", "STATE", "AGE", "WORKSPACE"), map(_row, found), "There are no tokens."
+    )
 
 
 @app.command
@@ -81,6 +81,11 @@ def revoke(token: Annotated[str, cyclopts.Parameter(name="TOKEN_ID")], /) -> Non
     """Revoke a token by its id; whoever uses it is cut off."""
     found = ask(Revoked, "DELETE", f"tokens/{token}")
     print(f"{found.token_id} is revoked.")
+
+
+def _row(one: Token) -> tuple[str, ...]:
+    state = "" if one.active else "revoked"
+    return one.token_id, one.kind, one.name or "–", one.hint, state, ago(one.created_at_s), one.workspace_id or "–"
 
 
 def _of_a_machine(token: Token) -> bool:

@@ -61,6 +61,8 @@ def _parser() -> argparse.ArgumentParser:
 async def _run(arguments: argparse.Namespace, state_dir: Path) -> int:
     token = _token(state_dir)
     settings = _settings(arguments, state_dir)
+    if not (state_dir / "postgres").exists():
+        print(f"First start: a database is made in {state_dir}, which takes some seconds.", file=sys.stderr, flush=True)
     root = Root(settings, admin_token=token, owns_workers=True, on_line=_log_to(state_dir, arguments.logs))
     code = 130
     async with trio.open_nursery() as nursery:

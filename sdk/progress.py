@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import os
 import sys
 import time
 from collections.abc import Callable
 from typing import Final, TextIO
 
 EVERY_S: Final = 0.2
+_COLUMNS: Final = 80  # where a terminal does not say
 PATIENCE_S: Final = 1.0  # what is done sooner needs no line
 
 
@@ -46,7 +48,8 @@ class ProgressLine:
             return
         self._next_s = now_s + EVERY_S
         self._drawn = True
-        self._stream.write(f"\r\x1b[K{self._title}: {sentence(done, total, now_s - self._begun_s, more)}"[:200])
+        text = f"{self._title}: {sentence(done, total, now_s - self._begun_s, more)}"
+        self._stream.write(f"\r\x1b[K{text[: _columns(self._stream) - 1]}")  # a line that breaks cannot be redrawn
         self._stream.flush()
 
     def clear(self) -> None:
@@ -55,6 +58,13 @@ class ProgressLine:
             self._drawn = False
             self._stream.write("\r\x1b[K")
             self._stream.flush()
+
+
+def _columns(stream: TextIO) -> int:
+    try:
+        return os.get_terminal_size(stream.fileno()).columns or _COLUMNS
+    except (OSError, ValueError):
+        return _COLUMNS
 
 
 def _span(seconds: float) -> str:

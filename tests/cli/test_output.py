@@ -35,16 +35,17 @@ def open_terminal(monkeypatch: pytest.MonkeyPatch) -> Callable[[], Terminal]:
 def test_what_people_copy_is_never_cut_and_no_row_breaks(open_terminal: Callable[[], Terminal]) -> None:
     terminal = open_terminal()
     identity = "task-" + 24 * "a"
-    print_table(("TASK", "STATE", "FAILURE"), [(identity, "ERROR", "KeyError: 'x' " * 9)], "none")
+    print_table(("TASK", "STATE", "CARDS", "FAILURE"), [(identity, "ERROR", "–", "KeyError: 'x' " * 9)], "none")
     heading, row = re.sub(r"\x1b\[\d*m", "", terminal.getvalue()).splitlines()
     assert heading.split() == ["TASK", "STATE", "FAIL…"]
     assert row.split()[:2] == [identity, "ERROR"]
 
 
 def test_the_widest_columns_give_first() -> None:
-    assert fitted([29, 20, 8, 40], 80) == [29, 18, 8, 19]
-    assert fitted([10, 5], 80) == [10, 5]
-    assert fitted([60, 30, 30], 20) == [60, 5, 5]
+    assert fitted([29, 20, 8, 40], [True, False, False, False], 80) == [29, 18, 8, 19]
+    assert fitted([29, 20, 8, 40], [True, True, True, False], 80) == [29, 20, 8, 17]
+    assert fitted([10, 5], [True, False], 80) == [10, 5]
+    assert fitted([60, 30, 30], [True, False, False], 20) == [60, 5, 5]
 
 
 def test_a_cut_text_has_a_sign_and_one_line() -> None:

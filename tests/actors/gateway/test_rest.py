@@ -10,6 +10,7 @@ import trio
 from levers9.actors.gateway import questions
 from levers9.model.resources import Capacity, Shape
 from levers9.model.states import ContainerState, TaskState, TokenKind, WorkerState
+from levers9.store import operations as ops
 from levers9.store.operations import (
     AcceptTasks,
     ContainerRow,
@@ -134,6 +135,14 @@ async def test_why_a_task_waits_is_asked_of_the_leader(stand: Stand) -> None:
     async with stand.http(await stand.token(TokenKind.WORKSPACE)) as http:
         answer = (await http.get("/api/v1/tasks/task-ws-a/why")).json()
     assert (answer["state"], tuple(answer["reasons"])) == ("PENDING", reasons)
+
+
+async def test_how_a_task_ended_is_told_without_the_leader(stand: Stand) -> None:
+    await with_tasks(stand)
+    await stand.store.apply(ops.CancelTasks(task_ids=("task-ws-a",), now_s=510.0))
+    async with stand.http(await stand.token(TokenKind.WORKSPACE)) as http:
+        answer = (await http.get("/api/v1/tasks/task-ws-a/why")).json()
+    assert (answer["state"], answer["reasons"]) == ("CANCELLED", ["It was cancelled: no attempt had begun."])
 
 
 async def test_a_refusal_of_the_leader_arrives_as_it_was_said(stand: Stand) -> None:
