@@ -198,9 +198,7 @@ class Group:
         return [send for source in sources for send in self._accepted.pop(source)]
 
     def _acks_due(self, spoken_to: set[str]) -> dict[tuple[str, str], list[work.AttemptKey]]:
-        due = [
-            seat for seat, keys in self._acks.items() if self.flush or seat[0] in spoken_to or len(keys) >= OWED_MAX
-        ]
+        due = [seat for seat, keys in self._acks.items() if self.flush or seat[0] in spoken_to or len(keys) >= OWED_MAX]
         return {seat: self._acks.pop(seat) for seat in due}
 
 

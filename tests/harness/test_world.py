@@ -17,7 +17,7 @@ def test_a_map_with_losses_cancels_a_dead_worker_and_new_leaders_ends_each_call_
         Fault(15.0, FaultKind.CANCEL),
     )
 
-    report = run_world(1, WorldPlan(maps, tuple(sorted(faults, key=lambda fault: fault.at_s))))
+    report = run_world(2, WorldPlan(maps, tuple(sorted(faults, key=lambda fault: fault.at_s))))
 
     assert sum(report.ends.values()) == 380
     assert report.ends["CANCELLED"] > 0
