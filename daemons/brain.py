@@ -93,7 +93,7 @@ class Brain:
 
     def _children(self) -> tuple[ChildSpec, ...]:
         leader = LeaderActor(
-            campaign=Campaign(self._orders.replica_id, self._orders.settings.advertise_url),
+            campaign=Campaign(self._orders.replica_id, self._chance.id("life"), self._orders.settings.advertise_url),
             store=self._store,
             post=self.post,
             clock=self._clock,

@@ -56,6 +56,7 @@ class GatewayConfig(msgspec.Struct, frozen=True, kw_only=True):
     cert: str = ""
     key: str = ""
     external_url: str = ""
+    advertise_url: str = ""
     replica_token: str = ""
 
 
@@ -108,6 +109,7 @@ def _surroundings(config: GatewayConfig, store: Store, wakeups: Wakeups) -> Surr
         clock=time.time,
         secret=secrets.token_bytes,
         replica_token=config.replica_token,
+        own_url=config.advertise_url,
         behind_tls=config.external_url.startswith("https://"),
     )
 
@@ -239,6 +241,7 @@ def read_config(argv: Sequence[str]) -> GatewayConfig:
     parser.add_argument("--cert", default="")
     parser.add_argument("--key", default="")
     parser.add_argument("--external-url", default="")
+    parser.add_argument("--advertise-url", default="", help="where other replicas dial the streams of this one")
     read = vars(parser.parse_args(argv))
     return msgspec.convert({**read, "replica_token": os.environ.pop(REPLICA_TOKEN, "")}, GatewayConfig)
 

@@ -145,6 +145,7 @@ class Root:
             *("--database-url", settings.database_url),
             *("--redis-url", settings.redis_url),
             *("--objects-url", settings.objects_url),
+            *("--advertise-url", settings.advertise_url),
         ]
         for flag, value in (
             ("--cert", settings.cert),

@@ -18,6 +18,7 @@ from ...wire.link import Acceptor, DialledLink
 from ...wire.post import Post
 from ...wire.redial import Redial
 from .auth import Gate
+from .leadership import reader_of
 from .logs import LogReader
 from .outlet import QUEUE_BYTES
 from .policy import GatewayPolicy
@@ -32,7 +33,10 @@ from .tenancy import Tenancy
 
 @dataclass(frozen=True, kw_only=True)
 class Surroundings:
-    """What a gateway is given. `clock` is Unix seconds; `dial_replica` dials another replica's `/v1/relay`."""
+    """What a gateway is given. `clock` is Unix seconds; `dial_replica` dials another replica's `/v1/relay`.
+
+    `own_url` is where other replicas dial ours.
+    """
 
     gateway_id: str
     store: Store
@@ -44,6 +48,7 @@ class Surroundings:
     clock: Callable[[], float]
     secret: Callable[[int], bytes]
     replica_token: str = ""
+    own_url: str = ""
     behind_tls: bool = False
     queue_bytes: int = QUEUE_BYTES
 
@@ -63,7 +68,7 @@ class Gateway:
 
     def __init__(self, given: Surroundings) -> None:
         self._given = given
-        policy = GatewayPolicy(given.gateway_id)
+        policy = GatewayPolicy(given.gateway_id, given.own_url)
         post = Post(chance=given.chance, clock=given.clock)
         brain = DialledLink(name="brain", dial=given.dial_brain, chance=given.chance, redial=_brain_redial())
         self.gate = Gate(given.store, given.clock, given.replica_token)
@@ -71,6 +76,7 @@ class Gateway:
             policy=policy,
             brain=brain,
             dial_upstream=self._dial_upstream,
+            read_leader=reader_of(given.store),
             post=post,
             chance=given.chance,
             queue_bytes=given.queue_bytes,

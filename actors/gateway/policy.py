@@ -11,6 +11,7 @@ import enum
 
 import msgspec
 
+from ...model.figures import LEADER_LEASE_S
 from ...wire.control import GatewayReady, LeaderIs, PeerArrived, PeerQuiet
 from ...wire.message import Message
 
@@ -32,6 +33,10 @@ class Event(msgspec.Struct, frozen=True, kw_only=True):
     """Base of what happens to a gateway."""
 
 
+class LeadershipEvent(Event, frozen=True, kw_only=True):
+    """Base of what bears on who leads, and on our way there."""
+
+
 class PeerOpened(Event, frozen=True, kw_only=True):
     """A stream of this peer is open (again)."""
 
@@ -51,19 +56,37 @@ class PeerLeft(Event, frozen=True, kw_only=True):
     peer: str
 
 
-class LeaderTold(Event, frozen=True, kw_only=True):
-    """The brain says who leads."""
+class LeaderTold(LeadershipEvent, frozen=True, kw_only=True):
+    """A brain says who leads: our own, or the one behind the relay that we dialled. Without a url it is that brain."""
 
     leader: LeaderIs
+    by: Place = Place.BRAIN
 
 
-class BrainOpened(Event, frozen=True, kw_only=True):
+class BrainOpened(LeadershipEvent, frozen=True, kw_only=True):
     """The link to the brain is open; without `resumed` the brain has no memory of us."""
 
     resumed: bool
 
 
-class UpstreamOpened(Event, frozen=True, kw_only=True):
+class BrainHushed(LeadershipEvent, frozen=True, kw_only=True):
+    """The link to the brain is lost, or not yet open, or nothing was heard over it for so long."""
+
+    silent_s: float
+
+
+class BrainHeard(LeadershipEvent, frozen=True, kw_only=True):
+    """The brain is heard again after a silence."""
+
+
+class LeadershipRead(LeadershipEvent, frozen=True, kw_only=True):
+    """The store says who leads, and where its streams are dialled; nobody does where the url is empty."""
+
+    epoch: int
+    url: str
+
+
+class UpstreamOpened(LeadershipEvent, frozen=True, kw_only=True):
     """The relay to the leader's gateway is open; without `resumed` that gateway has no memory of us."""
 
     resumed: bool
@@ -110,6 +133,16 @@ class HangUpUpstream(Decision, frozen=True, kw_only=True):
     """The relay to another replica is no longer needed."""
 
 
+class AskStoreWhoLeads(Decision, frozen=True, kw_only=True):
+    """Our brain does not say who leads: ask the store, first after so long, and again until `TrustBrain`."""
+
+    after_s: float
+
+
+class TrustBrain(Decision, frozen=True, kw_only=True):
+    """Our brain says who leads; the store is not asked any more."""
+
+
 class Standing(msgspec.Struct, frozen=True, kw_only=True):
     """What the policy knows, for tests and inspection."""
 
@@ -120,15 +153,17 @@ class Standing(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class GatewayPolicy:
-    """The routing of one gateway."""
+    """The routing of one gateway. `own_url` is where other replicas dial us: a leader there is our own brain."""
 
-    def __init__(self, gateway_id: str) -> None:
+    def __init__(self, gateway_id: str, own_url: str = "") -> None:
         self.address = f"gateway/{gateway_id}"
         self._gateway_id = gateway_id
+        self._own_url = own_url
         self._peers: dict[str, None] = {}
         self._relayed: dict[str, str] = {}
         self._epoch = 0
         self._url = ""
+        self._asks_store = False
 
     def snapshot(self) -> Standing:
         """What is known now."""
@@ -155,6 +190,10 @@ class GatewayPolicy:
         """The follower's relay through which `target` speaks, or an empty text."""
         return self._relayed.get(target, "")
 
+    def may_speak_to_peers(self, place: Place) -> bool:
+        """Whether the brain may reach a peer at this place: once another leads, what it says late is out of date."""
+        return not self._url or place not in (Place.PEER, Place.DOWNSTREAM)
+
     def handle(self, event: Event) -> tuple[Decision, ...]:
         """Take in what happened and say what to do."""
         match event:
@@ -169,12 +208,8 @@ class GatewayPolicy:
             case PeerLeft(peer=peer):
                 self._peers.pop(peer, None)
                 return ()
-            case LeaderTold(leader=leader):
-                return self._follow(leader)
-            case BrainOpened(resumed=resumed):
-                return self._opened(Place.BRAIN, resumed)
-            case UpstreamOpened(resumed=resumed):
-                return self._opened(Place.UPSTREAM, resumed)
+            case LeadershipEvent():
+                return self._handle_leadership(event)
             case RelayBrought(relay=relay, addresses=addresses):
                 self._relayed.update((address, relay) for address in addresses if address not in self._peers)
                 return ()
@@ -182,6 +217,47 @@ class GatewayPolicy:
                 self._relayed = {address: by for address, by in self._relayed.items() if by != relay}
                 return ()
         raise AssertionError(f"unknown event {event!r}")
+
+    def _handle_leadership(self, event: LeadershipEvent) -> tuple[Decision, ...]:
+        match event:
+            case LeaderTold(leader=leader, by=by):
+                return self._told(leader, by)
+            case BrainOpened(resumed=resumed):
+                return (*self._trust_brain(), *self._opened(Place.BRAIN, resumed))
+            case BrainHeard():
+                return self._trust_brain()
+            case BrainHushed(silent_s=silent_s):
+                return self._doubt_brain(silent_s)
+            case LeadershipRead(epoch=epoch, url=url):
+                return self._read(epoch, url)
+            case UpstreamOpened(resumed=resumed):
+                return self._opened(Place.UPSTREAM, resumed)
+        raise AssertionError(f"unknown event {event!r}")
+
+    def _doubt_brain(self, silent_s: float) -> tuple[Decision, ...]:
+        """A brain away for as long as a lease may be superseded without knowing it, or stand still for ever."""
+        if self._asks_store:
+            return ()
+        self._asks_store = True
+        return (AskStoreWhoLeads(after_s=max(0.0, LEADER_LEASE_S - silent_s)),)
+
+    def _trust_brain(self) -> tuple[Decision, ...]:
+        if not self._asks_store:
+            return ()
+        self._asks_store = False
+        return (TrustBrain(),)
+
+    def _read(self, epoch: int, url: str) -> tuple[Decision, ...]:
+        """Only a newer epoch counts: of the present one our brain knew more than the row says."""
+        if not self._asks_store or epoch <= self._epoch or not url:
+            return ()
+        return self._follow(epoch, url)
+
+    def _told(self, leader: LeaderIs, by: Place) -> tuple[Decision, ...]:
+        """A follower's relay has no say in who leads; the brain behind our own relay speaks of itself without a url."""
+        if by is Place.BRAIN:
+            return self._follow(leader.epoch, leader.url)
+        return self._follow(leader.epoch, leader.url or self._url) if by is Place.UPSTREAM else ()
 
     def _announce(self, target: str, message: Message) -> Announce:
         return Announce(place=self.leader_place, target=target, message=message)
@@ -197,12 +273,13 @@ class GatewayPolicy:
         ready = self._ready(place)
         return (ready, AskPeersToReport(epoch=self._epoch)) if place is self.leader_place else (ready,)
 
-    def _follow(self, leader: LeaderIs) -> tuple[Decision, ...]:
+    def _follow(self, epoch: int, url: str) -> tuple[Decision, ...]:
         """Turn to a new leader. One that is dialled is asked for nothing before its relay is open."""
-        if leader.epoch < self._epoch or (leader.epoch, leader.url) == (self._epoch, self._url):
+        url = "" if url == self._own_url else url
+        if epoch < self._epoch or (epoch, url) == (self._epoch, self._url):
             return ()
-        moved, self._epoch, self._url = leader.url != self._url, leader.epoch, leader.url
-        if leader.url and moved:
-            return (DialUpstream(url=leader.url),)
+        moved, self._epoch, self._url = url != self._url, epoch, url
+        if url and moved:
+            return (DialUpstream(url=url),)
         hang_up = (HangUpUpstream(),) if moved else ()
-        return (*hang_up, self._ready(self.leader_place), AskPeersToReport(epoch=self._epoch))
+        return (*hang_up, self._ready(self.leader_place), AskPeersToReport(epoch=epoch))

@@ -14,6 +14,7 @@ import structlog
 import trio
 
 from ...errors import FORBIDDEN, BrokenByPeer, ClosedByUs, PeerProtocolError, Refused
+from ...model.figures import PEER_SILENT_AFTER_S
 from ...model.ids import Chance
 from ...wire.client import RequestRefused
 from ...wire.codec import Envelope, pack
@@ -22,10 +23,14 @@ from ...wire.letter import Letter, open_envelope
 from ...wire.link import Lost, Opened, PeerBack, PeerSilent, Received
 from ...wire.message import Failure, Message
 from ...wire.post import Post
+from .leadership import LeadershipWatch, ReadLeader
 from .outlet import QUEUE_BYTES, Line, Outlet
 from .policy import (
     Announce,
     AskPeersToReport,
+    AskStoreWhoLeads,
+    BrainHeard,
+    BrainHushed,
     BrainOpened,
     DialUpstream,
     Event,
@@ -38,6 +43,7 @@ from .policy import (
     Place,
     RelayBrought,
     RelayLeft,
+    TrustBrain,
     UpstreamOpened,
 )
 from .seats import DialledSession, LinkEvent, Nobody, Seat, Session
@@ -70,7 +76,7 @@ class _Counts:
 
 
 class Relay:
-    """One gateway's relay. `dial_upstream` makes a link to another replica's gateway.
+    """One gateway's relay. `dial_upstream` makes a link to another replica's gateway; `read_leader` asks the store.
 
     `queue_bytes` is what may wait for one peer beyond the window of its session.
     """
@@ -81,6 +87,7 @@ class Relay:
         policy: GatewayPolicy,
         brain: DialledSession,
         dial_upstream: Callable[[str], DialledSession],
+        read_leader: ReadLeader,
         post: Post,
         chance: Chance,
         queue_bytes: int = QUEUE_BYTES,
@@ -97,6 +104,8 @@ class Relay:
         self._upstream: Session | None = None
         self._to_upstream: Outlet | None = None
         self._upstream_scope = trio.CancelScope()
+        self._watch = LeadershipWatch(read_leader, self._happened)
+        self._waiting: dict[trio.CancelScope, None] = {}
         self._nursery: trio.Nursery | None = None
         self._counts = _Counts()
         self._brain_open = False
@@ -126,6 +135,7 @@ class Relay:
             self._nursery.start_soon(self._brain.run)
             self._nursery.start_soon(self._to_brain.run)
             self._nursery.start_soon(self._read_brain)
+            self._happened(BrainHushed(silent_s=0.0))
             task_status.started()
 
     async def send(self, *envelopes: Envelope) -> None:
@@ -205,12 +215,19 @@ class Relay:
                 self._happened(PeerHushed(peer=seat.address, closed=True))
 
     async def _send_by(self, line: Line, envelopes: Sequence[Envelope]) -> None:
-        try:
-            await line.send(*envelopes)
-        except _UNSENDABLE:
-            self._counts.dropped += len(envelopes)
-        else:
-            self._counts.up += len(envelopes)
+        """Wait for room at whoever leads. When another does meanwhile, what waited is dropped, and asked for again."""
+        sent = False
+        with trio.CancelScope() as scope:
+            self._waiting[scope] = None
+            try:
+                await line.send(*envelopes)
+                sent = True
+            except _UNSENDABLE:
+                pass  # counted below: the ends resynchronise
+            finally:
+                del self._waiting[scope]
+        self._counts.up += len(envelopes) if sent else 0
+        self._counts.dropped += 0 if sent else len(envelopes)
 
     def _refuse(self, seat: Seat, envelopes: Sequence[Envelope]) -> None:
         self._counts.refused += len(envelopes)
@@ -229,22 +246,27 @@ class Relay:
             event = await self._brain.next_event()
             match event:
                 case Received(envelopes=envelopes):
-                    self._dispatch(envelopes, from_brain=True)
+                    self._dispatch(envelopes, Place.BRAIN)
                 case Opened(resumed=resumed):
                     self._brain_open = True
                     self._happened(BrainOpened(resumed=resumed))
                 case Lost(why=why):
                     self._brain_open = False
                     _log.warning("the brain cannot be reached", why=why)
-                case PeerSilent() | PeerBack():
-                    _log.info("the brain was quiet, or is back", heard=type(event).__name__)
+                    self._happened(BrainHushed(silent_s=0.0))
+                case PeerSilent():
+                    _log.warning("the brain is silent", for_s=PEER_SILENT_AFTER_S)
+                    self._happened(BrainHushed(silent_s=PEER_SILENT_AFTER_S))
+                case PeerBack():
+                    _log.info("the brain is heard again")
+                    self._happened(BrainHeard())
 
     async def _from_relay(self, seat: Seat, event: LinkEvent) -> None:
         if not isinstance(event, Received):
             return
         self._learn(seat, event.envelopes)
         up = [one for one in event.envelopes if not self._is_peer(one.target)]
-        self._dispatch([one for one in event.envelopes if self._is_peer(one.target)], from_brain=False)
+        self._dispatch([one for one in event.envelopes if self._is_peer(one.target)], Place.DOWNSTREAM)
         if up:
             await self._send_by(self._brain, up)
 
@@ -288,22 +310,26 @@ class Relay:
         while True:
             event = await link.next_event()
             if isinstance(event, Received):
-                self._dispatch(event.envelopes, from_brain=False)
+                self._dispatch(event.envelopes, Place.UPSTREAM)
             elif isinstance(event, Opened):
+                _log.info("the relay to the leader is open", resumed=event.resumed)
                 self._happened(UpstreamOpened(resumed=event.resumed))
 
     # --- Dispatch ------------------------------------------------------------------------------------------------
 
-    def _dispatch(self, envelopes: Sequence[Envelope], *, from_brain: bool) -> None:
+    def _dispatch(self, envelopes: Sequence[Envelope], came_from: Place) -> None:
         """Envelopes for peers and for ourselves; of the brain also those for a leader elsewhere."""
+        from_brain = came_from is Place.BRAIN
         for target, group in by_target(envelopes).items():
             place = self._policy.place_of(target)
-            if place is Place.PEER:
+            if from_brain and not self._policy.may_speak_to_peers(place):
+                self._counts.dropped += len(group)
+            elif place is Place.PEER:
                 self._put(self._seats.get(target), group)
             elif place is Place.DOWNSTREAM:
                 self._put(self._relays.get(self._policy.relay_of(target)), group)
             elif place is Place.OWN:
-                self._take_own(group)
+                self._take_own(group, came_from)
             elif place is Place.UPSTREAM and from_brain and self._to_upstream is not None:
                 self._counts.dropped += self._to_upstream.put(group)
             else:
@@ -321,14 +347,14 @@ class Relay:
             self._counts.overflows += 1
             _log.warning("a peer was too slow and has to begin anew", peer=seat.address, dropped=lost)
 
-    def _take_own(self, group: Sequence[Envelope]) -> None:
+    def _take_own(self, group: Sequence[Envelope], came_from: Place) -> None:
         for envelope in group:
             letter = self._opened(envelope)
             if letter is None:
                 self._counts.dropped += 1
             elif isinstance(letter.message, LeaderIs):
                 self.leader_known.set()
-                self._happened(LeaderTold(leader=letter.message))
+                self._happened(LeaderTold(leader=letter.message, by=came_from))
             elif isinstance(letter.message, ReportAgain):
                 self._ask_peers(letter.message.epoch)
             else:
@@ -351,9 +377,15 @@ class Relay:
                 case AskPeersToReport(epoch=epoch):
                     self._ask_peers(epoch)
                 case DialUpstream(url=url):
+                    _log.info("another replica leads", url=url)
                     self._turn_to(url)
                 case HangUpUpstream():
+                    _log.info("our own brain leads")
                     self._turn_to("")
+                case AskStoreWhoLeads(after_s=after_s) if self._nursery is not None:
+                    self._watch.start(self._nursery, after_s)
+                case TrustBrain():
+                    self._watch.stop()
 
     def _announce(self, place: Place, envelope: Envelope) -> None:
         outlet = self._to_upstream if place is Place.UPSTREAM else self._to_brain
@@ -366,6 +398,8 @@ class Relay:
     def _turn_to(self, url: str) -> None:
         self._upstream_scope.cancel()
         self._upstream = self._to_upstream = None
+        for scope in self._waiting:
+            scope.cancel(reason="another replica leads")
         if url and self._nursery is not None:
             self._upstream_scope = trio.CancelScope()
             self._nursery.start_soon(self._run_upstream, url, self._upstream_scope)

@@ -72,12 +72,14 @@ class LeaderActor:
                     await self._ask_store()
 
     async def _campaign_once(self, nursery: trio.Nursery) -> None:
-        answer = await self._ask_store()
-        if isinstance(answer, ops.Applied):  # we resigned: the next epoch can begin at once
+        """At most three steps at once: an epoch whose reign is over is found, resigned, and the next one taken."""
+        for _ in range(3):
             answer = await self._ask_store()
-        if isinstance(answer, ops.Leadership):
-            for decision in self._campaign.heard(answer):
-                await self._perform(decision, nursery)
+            if isinstance(answer, ops.Leadership):
+                for decision in self._campaign.heard(answer):
+                    await self._perform(decision, nursery)
+            if answer is None or not (self._campaign.resigning or isinstance(answer, ops.Applied)):
+                return
 
     async def _ask_store(self) -> ops.Answer:
         """Do what the campaign wants done next; None while the store is away."""

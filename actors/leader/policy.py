@@ -31,14 +31,17 @@ Decision = BeginReign | EndReign | Follow
 
 
 class Campaign:
-    """The view of one replica. `holder` names this life of it; `url` is where its streams are dialled.
+    """The view of one life of a replica's brain. `url` is where the replica's streams are dialled.
 
-    Each reign has an epoch of its own: one that ended by itself is resigned before the next can begin, so that no
-    commit of the former, late and unheard of, falls into the latter.
+    A replica has one brain at a time, so whoever finds its own replica leading by another life knows that life to be
+    over, and resigns for it instead of waiting for the lease. Each reign has an epoch of its own: one that ended by
+    itself is resigned before the next can begin, so that no commit of the former, late and unheard of, falls into the
+    latter.
     """
 
-    def __init__(self, holder: str, url: str) -> None:
-        self._holder = holder
+    def __init__(self, replica: str, life: str, url: str) -> None:
+        self._replica = replica
+        self._holder = f"{replica}/{life}"
         self._url = url
         self._reigning = 0
         self._resigning = 0
@@ -48,6 +51,11 @@ class Campaign:
     def reigning(self) -> int:
         """The epoch in which we lead, or 0."""
         return self._reigning
+
+    @property
+    def resigning(self) -> bool:
+        """Whether a reign is over, and the store has yet to hear it."""
+        return self._resigning > 0
 
     @property
     def followed(self) -> tuple[int, str]:
@@ -68,6 +76,9 @@ class Campaign:
         if self._reigning and (answer.epoch != self._reigning or not ours):
             self._reigning = 0
             return (EndReign(f"{answer.holder} leads with epoch {answer.epoch}"), *self._follow(answer))
+        if not self._reigning and not ours and answer.holder.startswith(f"{self._replica}/"):
+            self._resigning = answer.epoch
+            return ()
         if ours and not self._reigning:
             self._reigning = answer.epoch
             self._known = (answer.epoch, "")

@@ -9,12 +9,16 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 from levers9.actors.gateway.policy import (
     Announce,
     AskPeersToReport,
+    AskStoreWhoLeads,
+    BrainHeard,
+    BrainHushed,
     BrainOpened,
     Decision,
     DialUpstream,
     Event,
     GatewayPolicy,
     HangUpUpstream,
+    LeadershipRead,
     LeaderTold,
     PeerHushed,
     PeerLeft,
@@ -22,11 +26,13 @@ from levers9.actors.gateway.policy import (
     Place,
     RelayBrought,
     RelayLeft,
+    TrustBrain,
     UpstreamOpened,
 )
 from levers9.wire.control import GatewayReady, LeaderIs, PeerArrived, PeerQuiet
 
 OTHER = "ws://other:1993"
+OWN = "ws://own:1993"
 
 
 def told(policy: GatewayPolicy, epoch: int, url: str = "") -> tuple[Decision, ...]:
@@ -37,6 +43,15 @@ def led(epoch: int = 1, url: str = "") -> GatewayPolicy:
     policy = GatewayPolicy("g")
     policy.handle(BrainOpened(resumed=False))
     told(policy, epoch, url)
+    return policy
+
+
+def deserted(epoch: int = 1, url: str = "") -> GatewayPolicy:
+    """A gateway whose brain was heard of, and then no more."""
+    policy = GatewayPolicy("g", OWN)
+    policy.handle(BrainOpened(resumed=False))
+    told(policy, epoch, url)
+    policy.handle(BrainHushed(silent_s=15.0))
     return policy
 
 
@@ -135,6 +150,95 @@ def test_actors_of_the_control_plane_are_where_the_leader_is() -> None:
     assert led().place_of("gateway/g") is Place.OWN
 
 
+def test_a_brain_away_for_a_lease_is_no_longer_waited_for() -> None:
+    policy = led()
+    assert policy.handle(BrainHushed(silent_s=0.0)) == (AskStoreWhoLeads(after_s=5.0),)
+    assert policy.handle(BrainHushed(silent_s=15.0)) == ()
+    assert policy.handle(BrainHeard()) == (TrustBrain(),)
+    assert policy.handle(BrainHushed(silent_s=15.0)) == (AskStoreWhoLeads(after_s=0.0),)
+    assert policy.handle(BrainOpened(resumed=True)) == (TrustBrain(),)
+    assert policy.handle(BrainHeard()) == ()
+
+
+def test_a_newer_leader_in_the_store_is_dialled_while_our_brain_is_away() -> None:
+    policy = deserted(1)
+    policy.handle(PeerOpened(peer="worker/w"))
+    assert policy.handle(LeadershipRead(epoch=2, url=OTHER)) == (DialUpstream(url=OTHER),)
+    asked = (ready(Place.UPSTREAM, "worker/w"), AskPeersToReport(epoch=2))
+    assert policy.handle(UpstreamOpened(resumed=False)) == asked
+    assert policy.handle(LeadershipRead(epoch=2, url=OTHER)) == ()
+
+
+def test_what_the_store_says_of_the_present_epoch_or_of_nobody_changes_nothing() -> None:
+    policy = deserted(2)
+    before = policy.snapshot()
+    for epoch, url in ((1, OTHER), (2, OTHER), (2, OWN), (3, "")):
+        assert policy.handle(LeadershipRead(epoch=epoch, url=url)) == ()
+    assert policy.snapshot() == before
+
+
+def test_an_answer_of_the_store_that_comes_after_the_brain_is_ignored() -> None:
+    policy = deserted(1)
+    policy.handle(BrainHeard())
+    assert policy.handle(LeadershipRead(epoch=2, url=OTHER)) == ()
+
+
+def test_a_gateway_never_dials_itself() -> None:
+    policy = deserted(1, OTHER)
+    assert policy.handle(LeadershipRead(epoch=2, url=OWN)) == (
+        HangUpUpstream(),
+        ready(Place.BRAIN),
+        AskPeersToReport(epoch=2),
+    )
+    assert policy.leader_place is Place.BRAIN
+    assert told(policy, 2, OWN) == ()
+
+
+def test_a_brain_that_comes_back_with_a_newer_epoch_ends_the_relay() -> None:
+    policy = deserted(1)
+    policy.handle(LeadershipRead(epoch=2, url=OTHER))
+    assert told(policy, 1) == ()
+    assert told(policy, 3) == (HangUpUpstream(), ready(Place.BRAIN), AskPeersToReport(epoch=3))
+
+
+def test_a_leader_elsewhere_that_speaks_of_itself_is_not_taken_for_our_own_brain() -> None:
+    policy = led(2, OTHER)
+    assert policy.handle(LeaderTold(leader=LeaderIs(epoch=2), by=Place.UPSTREAM)) == ()
+    renewed = policy.handle(LeaderTold(leader=LeaderIs(epoch=3), by=Place.UPSTREAM))
+    assert renewed == (ready(Place.UPSTREAM), AskPeersToReport(epoch=3))
+    assert policy.handle(LeaderTold(leader=LeaderIs(epoch=9), by=Place.DOWNSTREAM)) == ()
+    assert (policy.snapshot().epoch, policy.snapshot().url) == (3, OTHER)
+
+
+def test_a_brain_that_does_not_lead_any_more_reaches_no_peer() -> None:
+    led_here, led_elsewhere = led(1), led(1, OTHER)
+    places = (Place.PEER, Place.DOWNSTREAM, Place.OWN, Place.UPSTREAM)
+    assert [led_here.may_speak_to_peers(place) for place in places] == [True] * 4
+    assert [led_elsewhere.may_speak_to_peers(place) for place in places] == [False, False, True, True]
+
+
+def test_a_brain_that_restarts_with_the_same_epoch_hears_everything_anew() -> None:
+    policy = led(3)
+    policy.handle(PeerOpened(peer="client/c"))
+    policy.handle(BrainHushed(silent_s=0.0))
+    again = (TrustBrain(), ready(Place.BRAIN, "client/c"), AskPeersToReport(epoch=3))
+    assert policy.handle(BrainOpened(resumed=False)) == again
+
+
+def test_a_gateway_that_restarts_learns_the_leader_and_then_has_its_peers_report() -> None:
+    policy = GatewayPolicy("g", OWN)
+    assert policy.handle(BrainHushed(silent_s=0.0)) == (AskStoreWhoLeads(after_s=5.0),)
+    policy.handle(PeerOpened(peer="worker/w"))
+    assert policy.handle(BrainOpened(resumed=False))[1:] == (ready(Place.BRAIN, "worker/w"), AskPeersToReport(epoch=0))
+    assert told(policy, 7) == (ready(Place.BRAIN, "worker/w"), AskPeersToReport(epoch=7))
+
+
+def test_a_gateway_that_begins_without_any_brain_finds_the_leader_in_the_store() -> None:
+    policy = GatewayPolicy("g", OWN)
+    policy.handle(BrainHushed(silent_s=0.0))
+    assert policy.handle(LeadershipRead(epoch=4, url=OTHER)) == (DialUpstream(url=OTHER),)
+
+
 def test_an_event_that_nobody_knows_is_a_defect_and_not_a_shrug() -> None:
     with pytest.raises(AssertionError, match="unknown event"):
         led().handle(Event())
@@ -149,7 +253,7 @@ class Routing(RuleBasedStateMachine):
 
     def __init__(self) -> None:
         super().__init__()
-        self.policy = GatewayPolicy("g")
+        self.policy = GatewayPolicy("g", OWN)
         self.here: dict[str, bool] = {}
         self.relayed: dict[str, str] = {}
         self.leader = (0, "")
@@ -187,6 +291,16 @@ class Routing(RuleBasedStateMachine):
         asks = AskPeersToReport(epoch=epoch) in decisions
         assert asks is not (DialUpstream(url=url) in decisions)
         self.leader = (epoch, url)
+
+    @rule(epoch=st.integers(0, 5), url=st.sampled_from(["", "ws://a", "ws://b", OWN]), hushed=st.booleans())
+    def store_says(self, epoch: int, url: str, hushed: bool) -> None:
+        self.policy.handle(BrainHushed(silent_s=0.0) if hushed else BrainHeard())
+        before = self.leader
+        decisions = self.policy.handle(LeadershipRead(epoch=epoch, url=url))
+        if hushed and url and epoch > before[0]:
+            self.leader = (epoch, "" if url == OWN else url)
+        assert (self.leader != before) is bool(decisions)
+        assert DialUpstream(url=OWN) not in decisions
 
     @invariant()
     def everybody_is_where_they_were_last_seen(self) -> None:
