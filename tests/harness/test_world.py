@@ -23,7 +23,7 @@ def test_a_map_with_losses_cancels_a_dead_worker_and_new_leaders_ends_each_call_
     assert report.ends["CANCELLED"] > 0
     assert report.ends["ERROR"] > 0
     assert report.ends["TIMEOUT"] > 0
-    assert report.attempts > report.ends["COMPLETE"] + report.ends["ERROR"]  # losses ran again
+    assert report.retries > 0
 
 
 def test_a_world_keeps_its_promises(world_seed: int, kept_faults: tuple[int, ...] | None) -> None:

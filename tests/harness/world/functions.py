@@ -65,7 +65,7 @@ FUNCTIONS: Final = {
         Function("flaky", lambda number: -number, 0.01, 0.5, raises=0.2),
         Function("fragile", lambda number: number % 7, 0.01, 0.5, killed=0.1),
         Function("hungry", lambda number: [number], 0.01, 0.5, no_memory=0.05),
-        Function("stuck", lambda number: str(number), 0.01, 0.5, hangs=0.03),
+        Function("stuck", lambda number: str(number), 0.01, 0.5, hangs=0.1),
         Function(ENDLESS, lambda number: None, 0.01, 0.5, hangs=1.0, timeout_s=FOREVER_S),
         Function("large", lambda number: "x" * (600 << 10) + str(number), 0.01, 0.2, cpu_milli=1000),
         Function("unloadable", lambda number: number, 0.01, 0.5, fails_to_load=0.3),

@@ -159,7 +159,7 @@ class Attempts:
     def __init__(self, violated: Callable[[str], None], isolated_for_s: Callable[[str], float]) -> None:
         self._violated = violated
         self._running: dict[tuple[str, int], tuple[str, str]] = {}
-        self._begun: dict[tuple[str, int], None] = {}
+        self.begun: dict[tuple[str, int], None] = {}
         self._isolated_for_s = isolated_for_s
         self.cancelled: dict[str, None] = {}
 
@@ -168,9 +168,9 @@ class Attempts:
         key = (order.task_id, order.attempt)
         if order.task_id in self.cancelled:
             self._violated(f"I5: attempt {order.attempt} of {order.task_id} starts after its cancel was acknowledged")
-        if key in self._begun:
+        if key in self.begun:
             self._violated(f"I3: attempt {order.attempt} of {order.task_id} starts a second time")
-        self._begun[key] = None
+        self.begun[key] = None
         self._running[key] = (worker, container_id)
 
     def finished(self, worker: str, task_id: str, attempt: int) -> None:

@@ -64,6 +64,7 @@ class Report:
     ends: dict[str, int]
     took_s: float
     attempts: int
+    retries: int
 
 
 class World:
@@ -162,7 +163,8 @@ class World:
             digest=self.journal.digest(),
             ends=ends,
             took_s=trio.current_time(),
-            attempts=len(self.attempts._begun),
+            attempts=len(self.attempts.begun),
+            retries=sum(attempt > 1 for _, attempt in self.attempts.begun),
         )
 
     # Processes
