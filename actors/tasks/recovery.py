@@ -68,8 +68,7 @@ def _warm(row: ops.ContainerRow, now_s: float) -> Warm:
 
 
 def _call(row: ops.TaskRow) -> Call:
-    """The container of a call that waits is history: nothing that it still says about the call counts."""
-    call = Call(
+    return Call(
         task_id=row.task_id,
         stub_id=row.stub_id,
         arguments=row.arguments or Payload("msgpack"),
@@ -79,6 +78,3 @@ def _call(row: ops.TaskRow) -> Call:
         container_id=row.container_id,
         waiting_since_s=row.retry_at_s or row.accepted_at_s,
     )
-    if call.waits:
-        call.container_id = ""
-    return call

@@ -52,7 +52,10 @@ class WorkersSide:
         self._group.acknowledge(source, message.container_id, keys)
 
     def _take_result(self, result: work.AttemptResult, container_id: str, warm: Warm | None, now_s: float) -> None:
-        """A result counts for the attempt that owns its task; any other comes too late, or twice."""
+        """A result counts for the attempt that owns its task; any other comes too late, or twice.
+
+        The container of a call that waits again is history: nothing that it still says counts.
+        """
         call = self._ledger.calls.get(result.task_id)
         if call is None or call.attempt != result.attempt or call.container_id != container_id or call.waits:
             return

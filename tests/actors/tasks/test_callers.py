@@ -114,8 +114,22 @@ def test_a_call_that_ended_before_and_is_cancelled_in_the_same_breath_stays_what
     container_id, _ = stage.warm()
     stage.say(stage.finished(container_id, "a", window=0))
     sent = stage.say(stage.submission("a"), stage.cancellation("a"))
-    assert told(sent) == {"a": "COMPLETE"}
+    results = [result for message in sent.to(ME, client.TasksFinished) for result in message.results]
+    assert [result.state for result in results] == [TaskState.COMPLETE]
     assert sent.only(client.CancelAccepted).standings == (client.TaskStanding("a", TaskState.COMPLETE),)
+
+
+def test_a_call_that_ended_before_and_is_submitted_as_its_function_fails_stays_what_it_was() -> None:
+    stage = Stage()
+    stage.submit("a")
+    container_id, _ = stage.warm()
+    stage.say(stage.finished(container_id, "a", window=0))
+    stage.say(stage.submission("b"), stage.gone(container_id))
+    stub = stage.policy.ledger.stubs[stage.stub]
+    stub.failed_starts = 2
+    sent = stage.say(stage.submission("a"), stage.gone(stage.requested()[0], End.APP_FAILED_TO_LOAD))
+    assert told(sent) == {"a": "COMPLETE", "b": "ERROR"}
+    assert stage.truth.state("a") is TaskState.COMPLETE
 
 
 def test_a_call_that_ends_and_is_submitted_again_in_one_group_is_answered_from_the_store() -> None:

@@ -75,6 +75,14 @@ def test_a_result_of_a_superseded_attempt_is_acknowledged_and_counts_nothing() -
     assert told(stage.say(stage.finished(second, "a", attempt=2))) == {"a": "COMPLETE"}
 
 
+def test_the_result_of_an_earlier_attempt_in_the_same_container_is_not_that_of_the_newer() -> None:
+    stage, container_id = running()
+    lost = stage.finished(container_id, "a", End.KILLED)
+    assert delivered(stage.say(lost)) == [("a", 2)]
+    assert told(stage.say(stage.finished(container_id, "a"), lost)) == {}
+    assert (stage.truth.state("a"), stage.truth.task("a").attempt) == (TaskState.RUNNING, 2)
+
+
 def test_a_worker_is_not_heard_about_the_container_of_another() -> None:
     stage, container_id = running()
     assert stage.say(stage.finished(container_id, "a", worker="two")) == []
