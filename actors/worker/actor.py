@@ -8,7 +8,6 @@ from dataclasses import dataclass, field
 
 import structlog
 import trio
-import trio.lowlevel
 
 from ...errors import LeversError, PeerProtocolError, Refused, WouldBlock
 from ...model.ids import Chance
@@ -80,6 +79,7 @@ class WorkerActor:
         self._hosted: dict[str, _Hosted] = {}
         self._unsent: deque[Envelope] = deque()  # bounded by credits: all of it is results and ends of what we hold
         self._sending = trio.Event()
+        self._drained = trio.Event()
         self._left = trio.Event()
         self._wake_at_s: float | None = None
         self._wake = trio.Event()
@@ -95,7 +95,8 @@ class WorkerActor:
             task_status.started()
             await self._left.wait()
             while self._unsent:
-                await trio.lowlevel.checkpoint()
+                self._drained = trio.Event()
+                await self._drained.wait()
             nursery.cancel_scope.cancel(reason="the worker has left")
 
     def leave(self, why: str, grace_s: float) -> None:
@@ -112,6 +113,7 @@ class WorkerActor:
             elif isinstance(event, Opened):
                 if not event.resumed:
                     self._unsent.clear()  # all of it is told again
+                    self._drained.set()
                 self._happened(events.LinkOpened(event.resumed))
 
     def _letters(self, envelopes: tuple[Envelope, ...]) -> None:
@@ -254,6 +256,7 @@ class WorkerActor:
                 await self._link.send(envelope)
                 if self._unsent and self._unsent[0] is envelope:
                     self._unsent.popleft()
+            self._drained.set()
 
     # Time
 
