@@ -6,6 +6,7 @@ import argparse
 import json
 import sys
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 
 import msgspec
@@ -63,13 +64,19 @@ async def _run(settings: Settings, as_json: bool) -> None:
     root = Root(
         settings,
         show_token=lambda token: _show_token(token, as_json),
-        on_line=lambda name, line: print(f"{name}: {line}", file=sys.stderr, flush=True),
+        on_line=lambda name, line: _say(f"{name}: {line}"),
+        warn=lambda sentence: _say(f"root: {sentence}"),
     )
     async with trio.open_nursery() as nursery:
         nursery.start_soon(cancel_on_signal, nursery.cancel_scope)
         async with root.running() as ready:
             _say_ready(ready, as_json)
             await trio.sleep_forever()
+
+
+def _say(line: str) -> None:
+    with suppress(OSError):  # where it goes may be a full disk, or a terminal that is gone
+        print(line, file=sys.stderr, flush=True)
 
 
 def _show_token(token: str, as_json: bool) -> None:

@@ -26,6 +26,7 @@ from .root import Ready, Root, check_writable, default_run_dir
 from .settings import PoolTable, Settings
 from .signals import cancel_on_signal
 
+_LOG_MAX_BYTES: Final = 16 << 20  # what is longer at a start becomes the one log that is kept besides
 _RESERVED_MIB: Final = 1024  # left to the laptop, the control plane and the servers
 
 
@@ -62,8 +63,8 @@ async def _run(arguments: argparse.Namespace, state_dir: Path) -> int:
     token = _token(state_dir)
     settings = _settings(arguments, state_dir)
     if not (state_dir / "postgres").exists():
-        print(f"First start: a database is made in {state_dir}, which takes some seconds.", file=sys.stderr, flush=True)
-    root = Root(settings, admin_token=token, owns_workers=True, on_line=_log_to(state_dir, arguments.logs))
+        _warn(f"First start: a database is made in {state_dir}, which takes some seconds.")
+    root = Root(settings, admin_token=token, owns_workers=True, on_line=_log_to(state_dir, arguments.logs), warn=_warn)
     code = 130
     async with trio.open_nursery() as nursery:
         nursery.start_soon(cancel_on_signal, nursery.cancel_scope)
@@ -181,16 +182,24 @@ class _connection_file:
 
 
 def _log_to(state_dir: Path, show: bool) -> Callable[[str, str], None]:
-    log_dir = state_dir / "logs"
-    log_dir.mkdir(parents=True, exist_ok=True)
-    file = (log_dir / "controlplane.log").open("a", buffering=1)
+    path = state_dir / "logs" / "controlplane.log"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    if path.exists() and path.stat().st_size > _LOG_MAX_BYTES:
+        path.replace(path.with_suffix(".log.1"))
+    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
 
     def write(name: str, line: str) -> None:
-        file.write(f"{name}: {line}\n")
+        with suppress(OSError):  # a full disk costs lines of the log, and not the child that wrote them
+            os.write(descriptor, f"{name}: {line}\n".encode())
         if show:
-            print(f"{name}: {line}", file=sys.stderr, flush=True)
+            _warn(f"{name}: {line}")
 
     return write
+
+
+def _warn(sentence: str) -> None:
+    with suppress(OSError):  # the terminal may be gone
+        print(sentence, file=sys.stderr, flush=True)
 
 
 if __name__ == "__main__":

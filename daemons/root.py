@@ -27,6 +27,7 @@ from ..model.tokens import SECRET_BYTES, make_token
 from ..store.embedded import ServerProcess, prepare_postgres, prepare_valkey
 from ..supervisor import ChildSpec, Intensity, Supervisor
 from .brain import BrainOrders, gateway_ipc
+from .disk import watch_disks
 from .ports import claim_port
 from .settings import Settings
 
@@ -42,7 +43,10 @@ class Ready(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Root:
-    """The processes of one replica. `on_line` gets each line of a child; `show_token` the first admin token."""
+    """The processes of one replica. `on_line` gets each line of a child, `show_token` the first admin token.
+
+    `warn` gets a sentence for the person who runs it: that the disk is full, and that it has room again.
+    """
 
     def __init__(
         self,
@@ -52,12 +56,14 @@ class Root:
         owns_workers: bool = False,
         show_token: Callable[[str], None] = lambda token: None,
         on_line: Callable[[str, str], None] = lambda name, line: None,
+        warn: Callable[[str], None] = lambda sentence: None,
     ) -> None:
         self.settings = settings
         self._admin_token = admin_token
         self._owns_workers = owns_workers
         self._show_token = show_token
         self._on_line = on_line
+        self._warn = warn
         self._replica_token = make_token(TokenKind.REPLICA, secrets.token_bytes(SECRET_BYTES))
         self._replica_id = Chance().id("replica")
 
@@ -67,6 +73,7 @@ class Root:
         try:
             async with trio.open_nursery() as nursery:
                 ready = await self._prepare()
+                nursery.start_soon(watch_disks, self._folders(), self._warn)
                 tree = Supervisor("root", self._children(), intensity=Intensity(restarts=100, within_s=60.0))
                 await nursery.start(tree.run)
                 try:
@@ -106,6 +113,14 @@ class Root:
             advertise_url=settings.advertise_url or stream_url,
         )
         return Ready(stream_url=stream_url, http_url=http_url)
+
+    def _folders(self) -> tuple[Path, ...]:
+        """Where state of ours grows on disks of this host."""
+        objects = self.settings.objects_url.removeprefix("file://")
+        found = [Path(self.settings.state_dir)]
+        if "://" not in objects and not Path(objects).is_relative_to(found[0]):
+            found.append(Path(objects))
+        return tuple(found)
 
     def _children(self) -> list[ChildSpec]:
         children = [

@@ -248,7 +248,7 @@ def _foreign_errors_translated() -> Iterator[None]:
     except (BaseError, OSError) as error:
         text = str(error)
         if f"os error {errno.ENOSPC}" in text or getattr(error, "errno", 0) == errno.ENOSPC:
-            raise StoreUnavailable("the disk of the object store is full: make room, then try again") from error
+            raise StoreUnavailable("the disk of the object store is full: make room on it") from error
         raise StoreUnavailable(
             f"the object store failed: {text.splitlines()[0] if text else type(error).__name__}"
         ) from error

@@ -54,6 +54,7 @@ _STATUSES: Final[dict[str, int]] = {
     LeversError.code: 500,
 }
 _RETRY_AFTER_S: Final = 5
+_AGAIN: Final = "Try again in a few seconds."
 _log: Final = structlog.get_logger("gateway.rest")
 
 
@@ -107,11 +108,16 @@ def body_of(error: LeversError) -> ErrorBody:
         return ErrorBody(code=error.code, what=error.what, why=error.why, fix=error.fix)
     if isinstance(error, StoreUnavailable):
         return ErrorBody(
-            code=error.code, what="The store cannot be reached now.", why=str(error), fix="Try again in a few seconds."
+            code=error.code, what="The store cannot take or give anything now.", why=_sentence(str(error)), fix=_AGAIN
         )
     if isinstance(error, DeadlinePassed):
         return ErrorBody(code=error.code, what="The control plane did not answer in time.", why=str(error))
     return ErrorBody(code=error.code, what=str(error))
+
+
+def _sentence(words: str) -> str:
+    """The words of an error as a sentence between others."""
+    return words[:1].upper() + words[1:].rstrip(".") + "." if words else ""
 
 
 async def on_our_error(request: Request, error: Exception) -> Response:
