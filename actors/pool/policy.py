@@ -78,6 +78,11 @@ class PoolPolicy:
         self._starts: list[StartWorker] = []
         self._adopts: list[Adopt] = []
 
+    @property
+    def live(self) -> tuple[str, ...]:
+        """The workers that are ordered or run, as far as is known."""
+        return tuple(self._live)
+
     def load(self, workers: Iterable[ops.WorkerRow]) -> None:
         """Begin from the store: workers of earlier leaders are watched, not ordered again."""
         self._operations.append(ops.PutPool(pool=self._settings.name, largest=self._settings.worker))
