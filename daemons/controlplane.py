@@ -12,7 +12,7 @@ from pathlib import Path
 import msgspec
 import trio
 
-from ..errors import LeversError
+from .edge import told
 from .root import Ready, Root, check_writable, default_run_dir
 from .settings import Settings, load_settings
 from .signals import cancel_on_signal
@@ -21,13 +21,13 @@ from .signals import cancel_on_signal
 def main(argv: Sequence[str] | None = None) -> int:
     """Run until SIGTERM or SIGINT; returns the exit code."""
     arguments = _parser().parse_args(argv)
-    try:
-        settings = _settings(arguments)
-        check_writable(Path(settings.state_dir))
-        trio.run(_run, settings, arguments.json)
-    except LeversError as error:
-        print(f"levers9 controlplane: {error}", file=sys.stderr)
-        return 1
+    return told("levers9 controlplane", lambda: _main(arguments))
+
+
+def _main(arguments: argparse.Namespace) -> int:
+    settings = _settings(arguments)
+    check_writable(Path(settings.state_dir))
+    trio.run(_run, settings, arguments.json)
     return 0
 
 

@@ -18,10 +18,11 @@ from typing import Final
 
 import trio
 
-from ..errors import LeversError, Refused
+from ..errors import Refused
 from ..model.places import dev_connection_path
 from ..model.states import TokenKind
 from ..model.tokens import SECRET_BYTES, make_token
+from .edge import INTERRUPTED, told
 from .root import Ready, Root, check_writable, default_run_dir
 from .settings import PoolTable, Settings
 from .signals import cancel_on_signal
@@ -33,16 +34,14 @@ _RESERVED_MIB: Final = 1024  # left to the laptop, the control plane and the ser
 def main(argv: Sequence[str] | None = None) -> int:
     """Run until Ctrl-C, or until the program of `--run` has ended; returns its exit code."""
     arguments = _parser().parse_args(argv)
-    try:
-        state_dir = Path(arguments.state_dir or Path.home() / ".levers9" / "dev").absolute()
-        check_writable(state_dir)
-        with _alone(state_dir):
-            return trio.run(_run, arguments, state_dir)
-    except LeversError as error:
-        print(f"levers9 dev: {error}", file=sys.stderr)
-        return 1
-    except KeyboardInterrupt:
-        return 130
+    return told("levers9 dev", lambda: _main(arguments))
+
+
+def _main(arguments: argparse.Namespace) -> int:
+    state_dir = Path(arguments.state_dir or Path.home() / ".levers9" / "dev").absolute()
+    check_writable(state_dir)
+    with _alone(state_dir):
+        return trio.run(_run, arguments, state_dir)
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -65,7 +64,7 @@ async def _run(arguments: argparse.Namespace, state_dir: Path) -> int:
     if not (state_dir / "postgres").exists():
         _warn(f"First start: a database is made in {state_dir}, which takes some seconds.")
     root = Root(settings, admin_token=token, owns_workers=True, on_line=_log_to(state_dir, arguments.logs), warn=_warn)
-    code = 130
+    code = INTERRUPTED
     async with trio.open_nursery() as nursery:
         nursery.start_soon(cancel_on_signal, nursery.cancel_scope)
         async with root.running() as ready:

@@ -80,11 +80,19 @@ def load_settings(path: Path | None, environment: Mapping[str, str] = os.environ
     table.update({name: value for name, value in flags.items() if value is not None})
     try:
         settings = msgspec.convert(table, Settings, strict=False)
-        for pool in settings.pools:
-            pool.capacity()
-    except (msgspec.ValidationError, Refused) as error:
-        raise ConfigError(f"{path or 'The settings'}: {error}") from error
+        for number, pool in enumerate(settings.pools):
+            _check_pool(pool, number)
+    except msgspec.ValidationError as error:
+        raise ConfigError(_bad_value(path, str(error))) from error
     return settings
+
+
+def _check_pool(pool: PoolTable, number: int) -> None:
+    try:
+        pool.capacity()
+    except Refused as refused:
+        key = "memory" if refused.what.startswith("memory") else "cpu"
+        raise msgspec.ValidationError(f"{refused} - at `$.pools[{number}].{key}`") from refused
 
 
 def _read(path: Path) -> Table:
@@ -95,7 +103,10 @@ def _read(path: Path) -> Table:
     try:
         table = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
-        raise ConfigError(f"{path} is not TOML: {error}.") from error
+        what, _, place = str(error).partition(" (at ")
+        line = re.match(r"line (\d+)", place)
+        where = f"{path}, line {line[1] if line else text.count(chr(10)) + 1}"
+        raise ConfigError(f"{where}: this is not TOML: {what}. Write `key = value`, and texts in quotes.") from error
     _check_keys(path, text, table, Settings.__struct_fields__)
     pools = table.get("pools", [])
     for pool in cast("list[Table]", pools) if isinstance(pools, list) else []:
@@ -111,9 +122,27 @@ def _check_keys(path: Path, text: str, table: Table, known: tuple[str, ...]) -> 
 
 def unknown_key(path: Path, text: str, key: str, known: tuple[str, ...]) -> str:
     """The sentence for a key that does not exist: the file, its line, the nearest key that does."""
-    form = re.compile(rf"^\s*\[*\s*[\"']?{re.escape(key)}[\"']?\s*[\]=]", re.MULTILINE)
-    match = form.search(text)
-    line = text.count("\n", 0, match.start() + len(match[0]) - len(match[0].lstrip())) + 1 if match else 1
     near = difflib.get_close_matches(key, known, n=1, cutoff=0.4)
     advice = f"Did you mean `{near[0]}`?" if near else f"Known keys: {', '.join(sorted(known))}."
-    return f"{path}, line {line}: there is no key `{key}`. {advice}"
+    return f"{path}, line {line_of(text, key)}: there is no key `{key}`. {advice}"
+
+
+def line_of(text: str, key: str, pool: int = 0) -> int:
+    """The line that sets a key, counted from 1; of a key of pools, that of the pool with this number."""
+    starts = [match.start() for match in re.finditer(r"^\s*\[\[\s*pools\s*\]\]", text, re.MULTILINE)]
+    begin = starts[pool] if key in PoolTable.__struct_fields__ and pool < len(starts) else 0
+    form = re.compile(rf"^[^\S\n]*\[*[^\S\n]*[\"']?{re.escape(key)}[\"']?\s*[\]=]", re.MULTILINE)
+    match = form.search(text, begin)
+    return text.count("\n", 0, match.start()) + 1 if match else 1
+
+
+def _bad_value(path: Path | None, said: str) -> str:
+    """The sentence for a value of the wrong kind, wherever it came from."""
+    what, _, place = said.partition(" - at `$.")
+    names = re.match(r"(\w+)(?:\[(\d+)\]\.(\w+))?", place)
+    key = (names[3] or names[1]) if names else ""
+    variable = f"LEVERS9_{key.upper()}"
+    if path is None or key not in path.read_text():
+        return f"{key or 'The settings'}: {what}. It comes from a flag, or from the variable {variable}."
+    line = line_of(path.read_text(), key, int(names[2] or 0) if names else 0)
+    return f"{path}, line {line}: {key}: {what.rstrip('.')}."

@@ -190,6 +190,10 @@ class Runner:
             self._interruptible = False
             fix = "Write it to a Volume, and return its path."
             return frames.ERROR, 0, serializing.failure(error, "too_large", fix, "The result is too large.")
+        except serializing.NotPicklable as error:
+            self._interruptible = False
+            fix = "Return plain values, or what it can be made from again; write large things to files."
+            return frames.ERROR, 0, serializing.failure(error, "invalid", fix, "The result cannot be pickled.")
         except BaseException as error:
             self._interruptible = False
             return frames.ERROR, 0, serializing.failure(error)

@@ -26,6 +26,10 @@ class TooLarge(Exception):
         )
 
 
+class NotPicklable(Exception):
+    """A result that does not survive a journey; built from what pickling said."""
+
+
 def load_cloudpickle(vendored: str) -> None:
     """Load the interpreter's own cloudpickle, or the one in `vendored` where it has none: pickles name it."""
     try:
@@ -45,16 +49,23 @@ def dumps(value: object) -> bytes:
 
 
 def pack(value: object, limit_bytes: int) -> tuple[int, bytes]:
-    """Format and bytes of a result. Raises `TooLarge`, or whatever pickling raises."""
+    """Format and bytes of a result. Raises `TooLarge` or `NotPicklable`."""
     if value is None:
         return MSGPACK, b"\xc0"
     try:
         form, data = MSGPACK, packing.pack(value)
     except packing.NotPlain:
-        form, data = PICKLE, dumps(value)
+        form, data = PICKLE, _pickle_of(value)
     if len(data) > limit_bytes:
         raise TooLarge(len(data), limit_bytes)
     return form, data
+
+
+def _pickle_of(value: object) -> bytes:
+    try:
+        return dumps(value)
+    except Exception as error:
+        raise NotPicklable(f"It is a {type(value).__name__}, and pickling it said: {error}.") from error
 
 
 def unpack_call(form: int, data: bytes) -> tuple[list, dict]:

@@ -1,0 +1,35 @@
+"""The edge of a daemon's process: errors of ours become sentences on standard error, and an exit code."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+
+from ..errors import LeversError
+
+INTERRUPTED = 130
+
+
+def told(program: str, run: Callable[[], int]) -> int:
+    """What `run` returns; 1 where it raises an error of ours, alone or in groups, and 130 after Ctrl-C."""
+    errors: list[BaseException] = []
+    interrupted = False
+    code = 1
+    try:
+        code = run()
+    except* LeversError as group:
+        errors = leaves(group)
+    except* KeyboardInterrupt:
+        interrupted = True
+    for error in errors:
+        print(f"{program}: {error}", file=sys.stderr, flush=True)
+    return INTERRUPTED if interrupted and not errors else code
+
+
+def leaves(group: BaseExceptionGroup[BaseException]) -> list[BaseException]:
+    """The errors in a group, in order, each sentence once."""
+    found: dict[str, BaseException] = {}
+    for error in group.exceptions:
+        for leaf in leaves(error) if isinstance(error, BaseExceptionGroup) else [error]:
+            found.setdefault(str(leaf), leaf)
+    return list(found.values())
