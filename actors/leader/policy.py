@@ -73,6 +73,8 @@ class Campaign:
     def heard(self, answer: ops.Leadership) -> tuple[Decision, ...]:
         """What the row says now."""
         ours = answer.holder == self._holder
+        if ours and answer.epoch == self._resigning:
+            return ()  # the question was on its way when that reign ended
         if self._reigning and (answer.epoch != self._reigning or not ours):
             self._reigning = 0
             return (EndReign(f"{answer.holder} leads with epoch {answer.epoch}"), *self._follow(answer))

@@ -63,6 +63,14 @@ def test_a_reign_that_ended_by_itself_is_resigned_before_the_next() -> None:
     assert (mine.reigning, mine.next_operation(1.0)) == (0, ops.ResignLeadership(epoch=1))
 
 
+def test_a_row_that_was_on_its_way_when_its_reign_ended_begins_nothing() -> None:
+    mine = campaign()
+    mine.heard(row(1, "here/a"))
+    mine.reign_ended(1)
+    assert mine.heard(row(1, "here/a")) == ()
+    assert mine.next_operation(1.0) == ops.ResignLeadership(epoch=1)
+
+
 class Store:
     """The row, as the statements of a store keep it."""
 
