@@ -71,15 +71,17 @@ class Root:
     async def running(self) -> AsyncIterator[Ready]:
         """Start everything, yield once the gateways answer, and stop everything in order."""
         try:
-            async with trio.open_nursery() as nursery:
-                ready = await self._prepare()
-                nursery.start_soon(watch_disks, self._folders(), self._warn)
-                tree = Supervisor("root", self._children(), intensity=Intensity(restarts=100, within_s=60.0))
-                await nursery.start(tree.run)
-                try:
-                    yield ready
-                finally:
-                    tree.stop("the root stops")
+            async with trio.open_nursery() as watching:
+                async with trio.open_nursery() as nursery:
+                    ready = await self._prepare()
+                    watching.start_soon(watch_disks, self._folders(), self._warn)
+                    tree = Supervisor("root", self._children(), intensity=Intensity(restarts=100, within_s=60.0))
+                    await nursery.start(tree.run)
+                    try:
+                        yield ready
+                    finally:
+                        tree.stop("the root stops")
+                watching.cancel_scope.cancel(reason="the root has stopped")
         finally:
             _remove_empty(Path(self.settings.run_dir))
 

@@ -1,0 +1,71 @@
+"""`levers9 dev` as a whole: it ends at once, with everything that it started, and leaves nothing but its state."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from ..faults.laptop import LEVERS9, Laptop, a_laptop
+
+pytestmark = pytest.mark.slow
+
+SLEEPER = """
+import time
+from pathlib import Path
+from levers9 import job
+
+@job
+def sleep(path):
+    Path(path).touch()
+    time.sleep(600)
+
+if __name__ == "__main__":
+    path = Path(__file__).with_name("begun")
+    sleep.submit(str(path))
+    while not path.exists():
+        time.sleep(0.02)
+    print("it sleeps")
+"""
+STOPS_WITHIN_S = 3.0  # alone on a machine it takes 0.6 s
+
+
+def run_files(laptop: Laptop) -> list[Path]:
+    """What lies where sockets and notes are."""
+    return [path for path in laptop.runtime.rglob("*") if not path.is_dir()]
+
+
+def test_after_ctrl_c_nothing_is_left_although_code_was_running() -> None:
+    with a_laptop() as laptop:
+        laptop.start()
+        try:
+            assert laptop.python(SLEEPER).stdout == "it sleeps\n"
+            assert any("levers9.daemons.worker" in command for command in laptop.leftovers())
+        finally:
+            took_s = laptop.stop()
+        assert laptop.process.returncode == 130
+        assert laptop.leftovers() == []
+        assert run_files(laptop) == []
+        assert took_s < STOPS_WITHIN_S
+
+
+def test_a_program_run_by_dev_gives_its_exit_code_and_nothing_is_left() -> None:
+    with a_laptop() as laptop:
+        program = laptop.file("program.py", SLEEPER.replace('print("it sleeps")', "raise SystemExit(7)"))
+        ports = ("--stream-port", "0", "--http-port", "0")
+        done = laptop.run(*LEVERS9, "dev", *ports, "--run", str(program))
+        assert done.returncode == 7, done.stderr
+        assert laptop.leftovers() == []
+        assert run_files(laptop) == []
+
+
+def test_what_was_accepted_is_there_after_a_restart() -> None:
+    with a_laptop() as laptop:
+        laptop.start()
+        laptop.python(SLEEPER)
+        laptop.stop()
+        laptop.start()
+        try:
+            assert "project/sleep" in laptop.levers9("task", "list").stdout
+        finally:
+            laptop.stop()
