@@ -162,7 +162,7 @@ class _Listener:
 
     def __init__(self, client: Client) -> None:
         self._client = client
-        self._heard: dict[str, list[tuple[trio.lowlevel.TrioToken, NewestTexts]]] = {}
+        self._heard: dict[str, list[NewestTexts]] = {}
         self._confirmed: dict[str, asyncio.Event] = {}
         self._changed = asyncio.Event()
         self._pubsub = client.pubsub()
@@ -172,10 +172,10 @@ class _Listener:
         """How many subscriptions there are."""
         return sum(len(each) for each in self._heard.values())
 
-    async def add(self, channel: str, token: trio.lowlevel.TrioToken, texts: NewestTexts) -> None:
+    async def add(self, channel: str, texts: NewestTexts) -> None:
         """Hear a channel, from the return on if the server is there, else once it is back."""
         known = channel in self._heard
-        self._heard.setdefault(channel, []).append((token, texts))
+        self._heard.setdefault(channel, []).append(texts)
         confirmed = self._confirmed.setdefault(channel, asyncio.Event())
         try:
             if not known:
@@ -187,7 +187,7 @@ class _Listener:
 
     async def remove(self, channel: str, texts: NewestTexts) -> None:
         """Hear it no more, once nobody does."""
-        left = [each for each in self._heard[channel] if each[1] is not texts]
+        left = [each for each in self._heard[channel] if each is not texts]
         if left:
             self._heard[channel] = left
             return
@@ -245,11 +245,8 @@ class _Listener:
             pass  # `run` meets it again, and waits longer
 
     def _spread(self, channel: str, text: str) -> None:
-        for token, texts in self._heard.get(channel, ()):
-            try:
-                token.run_sync_soon(texts.put, text)
-            except trio.RunFinishedError:
-                pass
+        for texts in self._heard.get(channel, ()):
+            texts.put(text)
 
 
 class RedisSubscription:
@@ -262,9 +259,8 @@ class RedisSubscription:
         self._texts = NewestTexts()
 
     async def __aenter__(self) -> Self:
-        token = trio.lowlevel.current_trio_token()
         try:
-            await self._island.call(lambda: self._listener.add(self._channel, token, self._texts))
+            await self._island.call(lambda: self._listener.add(self._channel, self._texts))
         except trio.Cancelled:
             await self._leave()
             raise

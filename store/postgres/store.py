@@ -55,8 +55,8 @@ class PostgresStore:
         reply: Reply[Answers] = Reply()
         self._writer.inbox.append(Request(operations, epoch, reply))
         if not self._writer.awake:
-            self._writer.awake = True
-            self._island.loop.call_soon_threadsafe(self._writer.wake)
+            self._writer.wake()
+            self._island.turn()
         return await reply.wait()
 
     def statistics(self) -> StoreStatistics:
