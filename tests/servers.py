@@ -105,6 +105,16 @@ async def sql(url: str, *statements: str) -> None:
         await island.call(run)
 
 
+async def until_locked(url: str, table: str, mode: str) -> None:
+    """Return once somebody holds or awaits a lock of this mode on a table. The deadline is the caller's."""
+    ask = f"""DO $$ BEGIN
+        WHILE NOT EXISTS (SELECT 1 FROM pg_locks WHERE relation = '{table}'::regclass AND mode = '{mode}') LOOP
+            PERFORM pg_sleep(0.005);
+        END LOOP;
+    END $$"""
+    await sql(url, ask)
+
+
 @pytest.fixture
 async def database_url(postgres_url: str) -> str:
     """An empty database of the test's own."""

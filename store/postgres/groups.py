@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from typing import Final
+from typing import Final, cast
 
 import asyncpg
 import msgspec
@@ -12,7 +12,7 @@ import outcome
 
 from ...errors import ClosedByUs, EpochSuperseded, LeversError, OutcomeUnknown, StoreUnavailable
 from ..island import Reply, give_all
-from ..operations import Answer, Operation
+from ..operations import Answer, Applied, Operation
 from .plans import LOCK_EPOCH, plan_of
 from .session import READER, WRITER, Lost, LostBefore, Session, connect_patiently, translated
 
@@ -46,15 +46,19 @@ class Writer:
 
     def __init__(self, url: str, patience_s: float, counts: Counts) -> None:
         self.inbox: deque[Request] = deque()
-        self.awake = False
         self._url = url
         self._patience_s = patience_s
         self._counts = counts
         self._session: Session | None = None
         self._arrived = asyncio.Event()
 
+    @property
+    def awake(self) -> bool:
+        """Whether it will look into the inbox again without being told."""
+        return self._arrived.is_set()
+
     def wake(self) -> None:
-        """There is something in the inbox. On the island."""
+        """There is something in the inbox. The island wants a turn then."""
         self._arrived.set()
 
     async def run(self) -> None:
@@ -62,10 +66,9 @@ class Writer:
         try:
             while True:
                 await self._arrived.wait()
-                self._arrived.clear()
-                self.awake = False  # before looking: whoever comes later wakes us again
                 while self.inbox:
                     await self._serve(self._next_group())
+                self._arrived.clear()
         finally:
             _refuse_all(tuple(self.inbox), ClosedByUs, _CLOSED)
             if self._session is not None:
@@ -152,7 +155,7 @@ class _Transaction:
         """Each caller's answers, committed."""
         if len(self.operations) == 1 and plan_of(self.operations[0]).guarded:
             self.commit_sent = True  # the statement is its own transaction
-            return [(await _carry_out(session, self.operations[0], self._epoch),)]
+            return [(await self._answer(session, self.operations[0], self._epoch),)]
         await session.execute("BEGIN")
         self.begun = True
         try:
@@ -168,9 +171,17 @@ class _Transaction:
         unchecked = await self._lock(session)
         answers: deque[Answer] = deque()
         for operation in self.operations:
-            answers.append(await _carry_out(session, operation, unchecked))
+            answers.append(await self._answer(session, operation, unchecked))
             unchecked = None  # the first one locked the epoch for the whole transaction
         return [tuple([answers.popleft() for _ in request.operations]) for request in self._group]
+
+    async def _answer(self, session: Session, operation: Operation, unchecked: int | None) -> Answer:
+        """By the short statement if there is one, or else, or where it applied to nothing, by the whole one."""
+        short = plan_of(operation).short
+        values = None if short is None or self._epoch is None else short.arguments(operation)
+        if short is not None and values is not None and await session.fetch(short.sql, (self._epoch, *values)):
+            return Applied(ids=(cast("str", values[0]),))
+        return await _carry_out(session, operation, unchecked)
 
     async def _lock(self, session: Session) -> int | None:
         """Lock the epoch, or answer the epoch that the first operation will check and lock by itself."""

@@ -26,7 +26,7 @@ from ..operations import (
     TaskRow,
 )
 from ..text import storable
-from .plans import Arguments, Record, read, write
+from .plans import Arguments, Record, read, short, write
 
 _encode: Final = msgspec.msgpack.Encoder().encode
 _decode_payload: Final = msgspec.msgpack.Decoder(Payload).decode
@@ -74,6 +74,37 @@ write(
     _accept_arguments,
     ids="task_id",
     given=_task_ids,
+)
+
+
+def _accept_one(operation: AcceptTasks) -> Arguments | None:
+    if len(operation.tasks) != 1:
+        return None
+    (task,) = operation.tasks
+    runs = bool(task.container_id)
+    return (
+        task.task_id,
+        _encode(task.arguments),
+        task.container_id,
+        task.worker_id,
+        operation.workspace_id,
+        operation.stub_id,
+        operation.now_s,
+        "RUNNING" if runs else "PENDING",
+        int(runs),
+        operation.now_s if runs else 0.0,
+    )
+
+
+short(
+    AcceptTasks,
+    """
+    INSERT INTO tasks (task_id, arguments, container_id, worker_id, workspace_id, stub_id, accepted_at_s, state,
+        attempt, started_at_s, finished)
+    SELECT $2, $3::bytea, $4, $5, $6, $7, $8::float8, $9, $10::int, $11::float8, false WHERE {lead}
+    ON CONFLICT DO NOTHING RETURNING 1
+    """,
+    _accept_one,
 )
 
 
@@ -152,6 +183,28 @@ write(
     _end_arguments,
     ids="task_id",
     given=lambda o: [end.task_id for end in o.ends],
+)
+
+
+def _end_one(operation: EndAttempts) -> Arguments | None:
+    """One that ended well: it leaves no history, and ends COMPLETE also where it was to be cancelled."""
+    if len(operation.ends) != 1:
+        return None
+    (end,) = operation.ends
+    if end.state is not TaskState.COMPLETE or end.end is not End.OK or end.attempt == 0 or end.uses_retry:
+        return None
+    return (end.task_id, end.attempt, _packed(end.result), _packed(end.failure), end.last_log_line, operation.now_s)
+
+
+short(
+    EndAttempts,
+    """
+    UPDATE tasks SET state = 'COMPLETE', finished = true, ended_at_s = $7::float8, retry_at_s = 0,
+        result = $4::bytea, failure = $5::bytea, last_log_line = $6::int
+    WHERE task_id = $2 AND attempt = $3::int AND state IN ('RUNNING', 'CANCELLING') AND {lead}
+    RETURNING 1
+    """,
+    _end_one,
 )
 
 _BARE: Final = """

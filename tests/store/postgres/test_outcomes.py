@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 import trio
-from levers9_test_servers import RunningServer, sql
+from levers9_test_servers import RunningServer, sql, until_locked
 
 from levers9.errors import INVALID, OutcomeUnknown, Refused, StoreUnavailable
 from levers9.model.states import End, TaskState
@@ -83,23 +83,12 @@ async def test_a_connection_cut_within_a_write_is_told_by_whether_it_may_have_ha
 
         async with trio.open_nursery() as nursery:
             nursery.start_soon(sql, database_url, LOCK_TASKS)
-            await wait_for_lock(database_url, "ExclusiveLock")
+            await until_locked(database_url, "tasks", "ExclusiveLock")
             nursery.start_soon(write)
-            await wait_for_lock(database_url, "RowExclusiveLock")
+            await until_locked(database_url, "tasks", "RowExclusiveLock")
             await sql(database_url, KILL_OTHERS)
         assert [type(error) for error in heard] == [OutcomeUnknown if operations == 1 else StoreUnavailable]
         assert await store.apply(ReadTasks(task_ids=("task-0", "task-1"))) == ((),)
-
-
-async def wait_for_lock(url: str, mode: str) -> None:
-    """Return once somebody holds or awaits a lock of this mode on the table of tasks."""
-    ask = f"""DO $$ BEGIN
-        WHILE NOT EXISTS (SELECT 1 FROM pg_locks WHERE relation = 'tasks'::regclass AND mode = '{mode}') LOOP
-            PERFORM pg_sleep(0.005);
-        END LOOP;
-    END $$"""
-    with trio.fail_after(10):
-        await sql(url, ask)
 
 
 async def test_what_the_store_cannot_hold_is_refused_and_the_others_of_the_group_are_served(database_url: str) -> None:
