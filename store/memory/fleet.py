@@ -27,7 +27,7 @@ from ..operations import (
     WorkerRow,
 )
 from ..text import storable
-from .tables import Tables, carries_out, insert_new
+from .tables import Tables, carries_out, in_given_order, insert_new
 
 _SEEN = frozenset({WorkerState.PENDING, WorkerState.AVAILABLE, WorkerState.CORDONED, WorkerState.DRAINING})
 
@@ -46,7 +46,7 @@ def _move_containers(tables: Tables, operation: MoveContainers) -> Applied:
             hits.setdefault(move.container_id, move)
     for move in hits.values():
         tables.containers[move.container_id] = _moved(tables.containers[move.container_id], move, operation.now_s)
-    return Applied(ids=tuple(hits))
+    return Applied(ids=in_given_order([move.container_id for move in operation.moves], hits))
 
 
 def _moved(row: ContainerRow, move: ContainerMove, now_s: float) -> ContainerRow:
@@ -86,7 +86,7 @@ def _move_workers(tables: Tables, operation: MoveWorkers) -> Applied:
             hits.setdefault(move.worker_id, move)
     for move in hits.values():
         tables.workers[move.worker_id] = _moved_worker(tables.workers[move.worker_id], move, operation.now_s)
-    return Applied(ids=tuple(hits))
+    return Applied(ids=in_given_order([move.worker_id for move in operation.moves], hits))
 
 
 def _may_move(row: WorkerRow, move: WorkerMove) -> bool:

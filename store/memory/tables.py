@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Container, Iterable
 from typing import Final, TypeVar, cast
 
 from ..operations import (
@@ -70,3 +70,8 @@ def insert_new(table: dict[str, R], rows: Iterable[tuple[str, R]]) -> tuple[str,
             table[key] = row
             new.append(key)
     return tuple(new)
+
+
+def in_given_order(given: Iterable[str], applied: Container[str]) -> tuple[str, ...]:
+    """Those of `given` to which something applied, each once, where it was named first."""
+    return tuple([key for key in dict.fromkeys(given) if key in applied])

@@ -23,7 +23,7 @@ from ..operations import (
     TaskToAccept,
 )
 from ..text import storable
-from .tables import Tables, carries_out, insert_new
+from .tables import Tables, carries_out, in_given_order, insert_new
 
 _WAITING = frozenset({TaskState.PENDING, TaskState.RETRY})
 _ACTIVE = frozenset({TaskState.RUNNING, TaskState.CANCELLING})
@@ -53,7 +53,7 @@ def _accepted(operation: AcceptTasks, task: TaskToAccept) -> TaskRow:
 
 @carries_out(StartAttempts)
 def _start(tables: Tables, operation: StartAttempts) -> Applied:
-    applied: list[str] = []
+    applied: set[str] = set()
     for start in operation.starts:
         row = tables.tasks.get(start.task_id)
         if row is not None and row.state in _WAITING and row.attempt == start.attempt - 1:
@@ -66,8 +66,8 @@ def _start(tables: Tables, operation: StartAttempts) -> Applied:
                 started_at_s=operation.now_s,
                 retry_at_s=0.0,
             )
-            applied.append(row.task_id)
-    return Applied(ids=tuple(applied))
+            applied.add(row.task_id)
+    return Applied(ids=in_given_order([start.task_id for start in operation.starts], applied))
 
 
 @carries_out(EndAttempts)
@@ -82,7 +82,7 @@ def _end(tables: Tables, operation: EndAttempts) -> Applied:
         if end.attempt and end.end is not End.OK:
             tables.attempts.setdefault(row.task_id, []).append(_history(row, end, operation.now_s))
         tables.tasks[row.task_id] = _ended(row, end, operation.now_s)
-    return Applied(ids=tuple(hits))
+    return Applied(ids=in_given_order([end.task_id for end in operation.ends], hits))
 
 
 def _ends(row: TaskRow, end: AttemptEnd) -> bool:
