@@ -1,0 +1,226 @@
+"""The loop that decides, commits, then sends; and the shells of the actors around it, under a mock clock."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+
+import pytest
+import trio
+from levers9_test_deciding import ARGUMENTS, SIZE, numbered, numbered_tokens, spec_of
+from trio.testing import MockClock
+
+from levers9.actors.committing import Surroundings
+from levers9.actors.pool import PoolActor, PoolSettings
+from levers9.actors.pool.policy import Adopt, StartWorker
+from levers9.actors.scheduler import SchedulerActor
+from levers9.actors.tasks import TasksActor
+from levers9.actors.tasks import actor as tasks_actor
+from levers9.errors import EpochSuperseded, OutcomeUnknown, StoreUnavailable
+from levers9.model.ids import Chance
+from levers9.model.states import TaskState
+from levers9.store import operations as ops
+from levers9.store.memory import MemoryStore
+from levers9.store.operations import rows_of
+from levers9.wire import client, scheduling, work
+from levers9.wire.letter import Letter
+from levers9.wire.mailbox import Mailbox
+from levers9.wire.message import Message
+from levers9.wire.post import Post
+
+Run = Callable[..., Awaitable[None]]
+
+
+class House:
+    """A store that an epoch leads, a post, and mailboxes for everybody who is not tried."""
+
+    def __init__(self) -> None:
+        self.store = MemoryStore()
+        self.post = Post(chance=Chance(1))
+        self.mailboxes: dict[str, Mailbox] = {}
+        self.around = Surroundings(post=self.post, store=self.store, epoch=1, clock=trio.current_time)
+        self.new_id = numbered()
+        for address in ("tasks", "scheduler", "pool/p", "client/me", "worker/one"):
+            self.mailboxes[address] = Mailbox(address)
+            self.post.register(address, self.mailboxes[address])
+
+    async def lead(self) -> None:
+        await self.store.apply(ops.TakeLeadership(holder="h", url="", now_s=trio.current_time(), lease_s=5.0))
+
+    def say(self, target: str, message: Message, source: str) -> None:
+        letter = Letter(message, source=source, target=target, workspace="w", id="q")
+        self.mailboxes[target].post_nowait(letter)
+
+    def heard(self, address: str) -> list[Message]:
+        return [letter.message for letter in self.mailboxes[address].take_ready()]
+
+    @asynccontextmanager
+    async def running(self, run: Run, address: str) -> AsyncIterator[None]:
+        await self.lead()
+        async with trio.open_nursery() as nursery:
+            await nursery.start(run, self.mailboxes[address])
+            yield
+            nursery.cancel_scope.cancel()
+
+    def tasks(self) -> TasksActor:
+        return TasksActor(self.around, self.new_id)
+
+    async def submit(self, *task_ids: str) -> None:
+        self.say("tasks", client.RegisterStub(spec=spec_of()), "client/me")
+        await trio.sleep(0.1)
+        (registered,) = (message for message in self.heard("client/me") if isinstance(message, client.StubRegistered))
+        tasks = tuple(client.NewTask(task_id, ARGUMENTS) for task_id in task_ids)
+        self.say("tasks", client.SubmitTasks(stub_id=registered.stub_id, tasks=tasks), "client/me")
+
+    async def state(self, task_id: str) -> TaskState:
+        (rows,) = await self.store.apply(ops.ReadTasks(task_ids=(task_id,)))
+        (row,) = rows_of(rows, ops.TaskRow)
+        return row.state
+
+
+async def test_what_came_in_is_committed_then_answered(autojump_clock: MockClock) -> None:
+    house = House()
+    async with house.running(house.tasks().run, "tasks"):
+        await house.submit("a")
+        await trio.sleep(1.0)
+        assert await house.state("a") is TaskState.PENDING
+        assert client.TasksAccepted(task_ids=("a",)) in house.heard("client/me")
+        (request,) = (m for m in house.heard("scheduler") if isinstance(m, scheduling.RequestContainers))
+        assert len(request.container_ids) == 1
+
+
+@pytest.mark.parametrize(("before", "error"), [(True, StoreUnavailable), (False, OutcomeUnknown)])
+async def test_a_commit_that_fails_ends_the_actor_and_nothing_is_sent(
+    autojump_clock: MockClock, before: bool, error: type[Exception]
+) -> None:
+    house = House()
+    with pytest.RaisesGroup(error, flatten_subgroups=True):
+        async with trio.open_nursery() as nursery:
+            await house.lead()
+            await nursery.start(house.tasks().run, house.mailboxes["tasks"])
+            await house.submit("a")
+            house.store.fail_next(before=before)
+            await trio.sleep(5.0)
+    assert house.heard("client/me") == []
+    assert house.heard("scheduler") == []
+
+
+async def test_the_next_life_reads_the_truth(autojump_clock: MockClock) -> None:
+    house = House()
+    with pytest.RaisesGroup(OutcomeUnknown, flatten_subgroups=True, allow_unwrapped=True):
+        async with house.running(house.tasks().run, "tasks"):
+            await house.submit("a")
+            house.store.fail_next(before=False)
+            await trio.sleep(5.0)
+    async with house.running(house.tasks().run, "tasks"):
+        (rows,) = await house.store.apply(ops.LoadContainers())
+        (row,) = rows_of(rows, ops.ContainerRow)
+        available = scheduling.ContainerAvailable(
+            container_id=row.container_id, stub_id=row.stub_id, worker_id="one", window=1
+        )
+        house.say("tasks", available, "scheduler")
+        await trio.sleep(1.0)
+        assert await house.state("a") is TaskState.RUNNING
+        (run,) = house.heard("worker/one")
+        assert isinstance(run, work.RunAttempts)
+
+
+async def test_an_actor_of_an_older_epoch_changes_nothing(autojump_clock: MockClock) -> None:
+    house = House()
+    with pytest.RaisesGroup(EpochSuperseded, flatten_subgroups=True, allow_unwrapped=True):
+        async with house.running(house.tasks().run, "tasks"):
+            await house.submit("a")
+            await house.store.apply(ops.ResignLeadership(epoch=1))
+            await trio.sleep(5.0)
+    (rows,) = await house.store.apply(ops.ReadTasks(task_ids=("a",)))
+    assert rows == ()
+
+
+async def test_many_unfinished_calls_are_loaded_in_pages(
+    autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tasks_actor, "LOAD_PAGE", 2)
+    house = House()
+    async with house.running(house.tasks().run, "tasks"):
+        await house.submit(*"abcde")
+        await trio.sleep(1.0)
+    house.heard("client/me")
+    async with house.running(house.tasks().run, "tasks"):
+        house.say("tasks", client.CancelTasks(task_ids=tuple("abcde")), "client/me")
+        await trio.sleep(1.0)
+        (accepted,) = (m for m in house.heard("client/me") if isinstance(m, client.CancelAccepted))
+        assert {standing.state for standing in accepted.standings} == {TaskState.CANCELLED}
+
+
+async def test_old_results_are_pruned_and_pools_are_looked_at(autojump_clock: MockClock) -> None:
+    house = House()
+    async with house.running(house.tasks().run, "tasks"):
+        await house.submit("a")
+        await trio.sleep(1.0)
+        house.say("tasks", client.CancelTasks(task_ids=("a",)), "client/me")
+        await house.store.apply(ops.PutPool(pool="p", largest=SIZE))
+        await trio.sleep(43_300.0)
+        (rows,) = await house.store.apply(ops.ReadTasks(task_ids=("a",)))
+        assert rows == ()
+        house.heard("client/me")
+        house.say("tasks", client.RegisterStub(spec=spec_of("large", shape=_large())), "client/me")
+        await trio.sleep(1.0)
+        (refused,) = house.heard("client/me")
+        assert isinstance(refused, client.RequestRefused)
+
+
+def _large() -> client.Shape:
+    return client.Shape(cpu_milli=10**6, memory_mib=1)
+
+
+async def test_the_scheduler_places_what_it_loads(autojump_clock: MockClock) -> None:
+    house = House()
+    scheduler = SchedulerActor(house.around, house.new_id, numbered_tokens(), ("p",), {})
+    async with house.running(house.tasks().run, "tasks"):
+        await house.submit("a")
+        await trio.sleep(0.5)
+    house.heard("scheduler")
+    async with house.running(scheduler.run, "scheduler"):
+        await trio.sleep(0.5)
+        wanted = [m for m in house.heard("pool/p") if isinstance(m, scheduling.RoomWanted)]
+        assert len(wanted[-1].shapes) == 1
+
+
+class Processes:
+    """Workers that run until they are told to end."""
+
+    def __init__(self) -> None:
+        self.started: list[str] = []
+        self.adopted: list[str] = []
+        self.end = trio.Event()
+
+    async def start(self, order: StartWorker, tell: Callable[[Message], None]) -> None:
+        self.started.append(order.worker_id)
+        tell(scheduling.WorkerStarted(worker_id=order.worker_id, handle="h", at_s=0.0))
+        await self.end.wait()
+        self.end = trio.Event()
+        tell(scheduling.WorkerExited(worker_id=order.worker_id, evidence="it exited with 1"))
+
+    async def adopt(self, order: Adopt, tell: Callable[[Message], None]) -> None:
+        self.adopted.append(order.worker_id)
+
+
+async def test_a_pool_starts_what_it_ordered_and_adopts_it_in_the_next_reign(autojump_clock: MockClock) -> None:
+    house = House()
+    processes = Processes()
+    settings = PoolSettings(name="p", worker=SIZE, min_workers=1)
+    pool = PoolActor(house.around, settings, processes, house.new_id, numbered_tokens())
+    assert pool.address == "pool/p"
+    async with house.running(pool.run, "pool/p"):
+        await trio.sleep(1.0)
+        (worker_id,) = processes.started
+        (rows,) = await house.store.apply(ops.LoadWorkers())
+        assert [row.handle for row in rows_of(rows, ops.WorkerRow)] == ["h"]
+        processes.end.set()
+        await trio.sleep(1.0)
+        gone = [m for m in house.heard("scheduler") if isinstance(m, scheduling.WorkerGone)]
+        assert [message.worker_id for message in gone] == [worker_id]
+        assert len(processes.started) == 2
+    async with house.running(pool.run, "pool/p"):
+        await trio.sleep(1.0)
+        assert sorted(processes.adopted) == processes.started
