@@ -5,6 +5,7 @@ import tempfile
 import threading
 import uuid
 from collections.abc import Iterator
+from http.server import ThreadingHTTPServer
 from pathlib import Path
 
 import asyncpg
@@ -12,6 +13,7 @@ import msgspec
 import pytest
 import redis.asyncio
 import trio
+from localbucket import S3Handler
 
 from levers9.store.embedded import ServerProcess, prepare_postgres, prepare_valkey, until_ready
 from levers9.store.island import open_island
@@ -135,6 +137,23 @@ def valkey(servers_folder: Path) -> Iterator[RunningServer]:
 def valkey_url(valkey: RunningServer) -> str:
     """A real Valkey, shared by the session."""
     return valkey.url
+
+
+@pytest.fixture(scope="session")
+def s3_url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """Where an S3 server answers that keeps its buckets in a folder."""
+    handler = type("Handler", (S3Handler,), {"data_root": tmp_path_factory.mktemp("s3"), "log_message": quiet})
+    server = ThreadingHTTPServer(("127.0.0.1", 0), handler)
+    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
+    thread.start()
+    yield f"http://127.0.0.1:{server.server_port}"
+    server.shutdown()
+    thread.join()
+    server.server_close()
+
+
+def quiet(*_: object) -> None:
+    """A test's server says nothing."""
 
 
 async def empty(url: str) -> None:

@@ -46,3 +46,14 @@ async def test_a_folder_that_vanished_fails_in_words(tmp_path: Path) -> None:
     (tmp_path / "objects" / "a").mkdir()
     with pytest.raises((StoreUnavailable, Refused)):
         await objects.get("a")
+
+
+@pytest.mark.slow
+async def test_a_bucket_that_is_not_there_fails_in_words(s3_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_REGION"):
+        monkeypatch.setenv(name, "any")
+    monkeypatch.setenv("AWS_ENDPOINT_URL", s3_url)
+    monkeypatch.setenv("AWS_ALLOW_HTTP", "true")
+    objects = open_objects("s3://no-such-bucket")
+    with pytest.raises(StoreUnavailable, match="object store failed"):
+        await objects.put("a", b"x")

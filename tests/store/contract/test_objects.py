@@ -1,5 +1,7 @@
-"""Objects: memory and a folder alike."""
+"""Objects: memory, a folder and S3 alike."""
 
+import urllib.request
+import uuid
 from collections.abc import AsyncIterator
 from pathlib import Path
 
@@ -10,9 +12,29 @@ from levers9.errors import INVALID, NOT_FOUND, Refused
 from levers9.store.objects import CHUNK_BYTES, MemoryObjects, ObjectInfo, Objects, open_objects
 
 
-@pytest.fixture(params=["memory", "folder"])
+@pytest.fixture(params=["memory", "folder", pytest.param("s3", marks=pytest.mark.slow)])
 def objects(request: pytest.FixtureRequest, tmp_path: Path) -> Objects:
-    return MemoryObjects() if request.param == "memory" else open_objects(tmp_path / "made" / "objects")
+    if request.param == "memory":
+        return MemoryObjects()
+    if request.param == "folder":
+        return open_objects(tmp_path / "made" / "objects")
+    return s3_objects(request.getfixturevalue("monkeypatch"), request.getfixturevalue("s3_url"))
+
+
+def s3_objects(environment: pytest.MonkeyPatch, endpoint: str) -> Objects:
+    """Open a new bucket, found by what is in the environment, as in production."""
+    bucket = f"bucket-{uuid.uuid4().hex}"
+    urllib.request.urlopen(urllib.request.Request(f"{endpoint}/{bucket}", method="PUT"), timeout=10).close()
+    for name, value in {
+        "AWS_ENDPOINT_URL": endpoint,
+        "AWS_ALLOW_HTTP": "true",
+        "AWS_REGION": "us-east-1",
+        "AWS_ACCESS_KEY_ID": "any",
+        "AWS_SECRET_ACCESS_KEY": "any",
+        "AWS_DISABLE_BULK_DELETE": "true",  # this server deletes one by one
+    }.items():
+        environment.setenv(name, value)
+    return open_objects(f"s3://{bucket}/some/prefix")
 
 
 async def pieces(*chunks: bytes) -> AsyncIterator[bytes]:
