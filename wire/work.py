@@ -83,7 +83,8 @@ class ResultsCommitted(Message, frozen=True, kw_only=True):
 class AttemptsHeld(Message, frozen=True, kw_only=True):
     """After a new connection or a new leader: the attempts that a container holds, waiting or running.
 
-    `tasks` answers with `CancelAttempts(superseded=True)` for those that are no longer its own.
+    `tasks` answers with `CancelAttempts(superseded=True)` for those that are no longer its own. A `question` (not 0)
+    wants to hear of the others too: the worker was cut off for so long that it starts none before `AttemptsConfirmed`.
     """
 
     sender: ClassVar[str] = "worker"
@@ -91,3 +92,14 @@ class AttemptsHeld(Message, frozen=True, kw_only=True):
     container_id: str
     attempts: tuple[AttemptKey, ...]
     window: int
+    question: int = 0
+
+
+class AttemptsConfirmed(Message, frozen=True, kw_only=True):
+    """The answer to a `question` of `AttemptsHeld`: these are still this container's, and may start."""
+
+    sender: ClassVar[str] = "tasks"
+    receiver: ClassVar[str] = "worker"
+    container_id: str
+    attempts: tuple[AttemptKey, ...]
+    question: int

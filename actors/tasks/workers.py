@@ -129,6 +129,12 @@ class WorkersSide:
         if foreign:
             stop = work.CancelAttempts(container_id=message.container_id, attempts=foreign, superseded=True)
             self._group.send(source, stop)
+        if message.question:
+            kept = tuple(key for key in message.attempts if key in ours)
+            confirmed = work.AttemptsConfirmed(
+                container_id=message.container_id, attempts=kept, question=message.question
+            )
+            self._group.send(source, confirmed)
 
     def _send_again(self, warm: Warm, theirs: set[work.AttemptKey], source: str) -> None:
         """A cancelled attempt is never sent again: its worker hears of the cancel instead, and answers that."""

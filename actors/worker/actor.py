@@ -14,7 +14,7 @@ from ...model.ids import Chance
 from ...model.states import End
 from ...wire.codec import Envelope
 from ...wire.letter import Letter, open_envelope, seal
-from ...wire.link import Link, Opened, Received
+from ...wire.link import Link, Lost, Opened, PeerBack, PeerSilent, Received
 from ...wire.message import Failure, Payload
 from ...wire.work import AttemptResult
 from . import events
@@ -115,6 +115,10 @@ class WorkerActor:
                     self._unsent.clear()  # all of it is told again
                     self._drained.set()
                 self._happened(events.LinkOpened(event.resumed))
+            elif isinstance(event, PeerSilent | Lost):
+                self._happened(events.LinkQuiet())
+            elif isinstance(event, PeerBack):
+                self._happened(events.LinkHeard())
 
     def _letters(self, envelopes: tuple[Envelope, ...]) -> None:
         decisions: deque[Decision] = deque()

@@ -26,6 +26,14 @@ class LinkOpened(msgspec.Struct, frozen=True):
     resumed: bool
 
 
+class LinkQuiet(msgspec.Struct, frozen=True):
+    """The stream has ended, or nothing was heard over it for a while."""
+
+
+class LinkHeard(msgspec.Struct, frozen=True):
+    """The control plane is heard again over the same stream."""
+
+
 class CapacityChanged(msgspec.Struct, frozen=True):
     """The machine has another size now; the report tells it."""
 
@@ -95,6 +103,8 @@ class TimePassed(msgspec.Struct, frozen=True):
 Event: TypeAlias = (
     MessageArrived
     | LinkOpened
+    | LinkQuiet
+    | LinkHeard
     | CapacityChanged
     | ContainerLoaded
     | AttemptsReturned

@@ -19,7 +19,7 @@ class Stage(enum.StrEnum):
     """Where an attempt stands on its worker."""
 
     FETCHING = "fetching"  # its arguments are on their way from the object store
-    WAITING = "waiting"  # for the container to load
+    WAITING = "waiting"  # for the container to load, or for word that it is still ours
     GIVEN = "given"  # to the container: it runs, or runs next
     ENDING = "ending"  # it runs, and its container's tree is being ended because of it
     STORING = "storing"  # it has run; its result is on its way to the object store
@@ -31,6 +31,7 @@ class Step(enum.StrEnum):
 
     FETCHED = "fetched"
     GIVEN = "given"
+    TAKEN_BACK = "taken back"
     END_ASKED = "end asked"
     RETURNED_LARGE = "returned large"
     FINISHED = "finished"
@@ -39,6 +40,7 @@ class Step(enum.StrEnum):
 STAGES: Final[dict[tuple[Stage, Step], Stage]] = {
     (Stage.FETCHING, Step.FETCHED): Stage.WAITING,
     (Stage.WAITING, Step.GIVEN): Stage.GIVEN,
+    (Stage.GIVEN, Step.TAKEN_BACK): Stage.WAITING,
     (Stage.GIVEN, Step.END_ASKED): Stage.ENDING,
     (Stage.GIVEN, Step.RETURNED_LARGE): Stage.STORING,
     (Stage.ENDING, Step.RETURNED_LARGE): Stage.STORING,
@@ -47,12 +49,16 @@ STAGES: Final[dict[tuple[Stage, Step], Stage]] = {
 
 @dataclass
 class Attempt:
-    """One attempt. `wanted_end` is CANCELLED or TIMED_OUT once somebody asked; a `superseded` one has no result."""
+    """One attempt. `wanted_end` is CANCELLED or TIMED_OUT once somebody asked; a `superseded` one has no result.
+
+    An `unsure` one does not start before the control plane has said that it is still ours.
+    """
 
     order: AttemptOrder
     stage: Stage
     wanted_end: End | None = None
     superseded: bool = False
+    unsure: bool = False
     result: AttemptResult | None = None  # while it is being stored
 
     @property
@@ -63,6 +69,11 @@ class Attempt:
     def move(self, step: Step) -> None:
         """Go on by the table; an unknown pair is a KeyError."""
         self.stage = STAGES[self.stage, step]
+
+    def take_back(self) -> None:
+        """It was given, has not started, and may be ours no longer."""
+        self.move(Step.TAKEN_BACK)
+        self.unsure = True
 
 
 @dataclass
@@ -101,6 +112,26 @@ class Held:
     def given(self) -> list[AttemptKey]:
         """Attempts that are with the container, in order."""
         return [key for key, held in self.attempts.items() if held.stage in (Stage.GIVEN, Stage.ENDING)]
+
+    def waiting(self) -> list[Attempt]:
+        """Attempts that have their arguments and are not with the container."""
+        return [attempt for attempt in self.attempts.values() if attempt.stage is Stage.WAITING]
+
+    def doubt(self) -> None:
+        """What has not been given to the container may be ours no longer."""
+        for attempt in self.attempts.values():
+            attempt.unsure |= attempt.stage in (Stage.FETCHING, Stage.WAITING)
+
+    def trust(self, keys: tuple[AttemptKey, ...]) -> None:
+        """These are still ours."""
+        for key in keys:
+            if key in self.attempts:
+                self.attempts[key].unsure = False
+
+    @property
+    def doubtful(self) -> bool:
+        """Whether any of its attempts waits for word that it is still ours."""
+        return any(attempt.unsure for attempt in self.attempts.values())
 
     def follow(self, now_s: float) -> None:
         """The first of those that are with the container runs now, if it didn't before."""

@@ -2,6 +2,7 @@
 
 Delivery is the claim: an attempt that came runs, unless it is taken back before it starts. Every message may come
 twice. A result is kept, and told again to whoever leads, until it is committed; so is the end of a container.
+Cut off for almost a lease, a worker takes back what has not started, and asks before it starts anything of that.
 """
 
 from __future__ import annotations
@@ -11,27 +12,18 @@ from typing import Final
 import msgspec
 
 from ...model.figures import CONTAINER_START_LIMIT_S, INLINE_MAX_BYTES, STOP_GRACE_S
-from ...model.resources import Capacity
 from ...model.states import ContainerEvent, ContainerState, End
 from ...wire import control, scheduling, work
 from ...wire.message import Message, Payload
-from ...wire.scheduling import ContainerReport
 from ...wire.work import AttemptKey, AttemptOrder, AttemptResult
 from . import events
 from .events import Decision, Event, Send
+from .fence import Fence
 from .ledger import Attempt, Held, Results, Stage, Step
 from .outcomes import as_wanted, ended_with, not_started, parts
+from .reports import Identity, whole_truth
 
 GOODBYE_S: Final = 2.0  # a worker that leaves waits this long for its last results to be committed
-
-
-class Identity(msgspec.Struct, frozen=True, kw_only=True):
-    """Who this worker is; a restarted one has a newer epoch."""
-
-    worker_id: str
-    pool: str
-    epoch: int
-    capacity: Capacity
 
 
 class WorkerPolicy:
@@ -44,6 +36,7 @@ class WorkerPolicy:
         self._stop_grace_s = stop_grace_s
         self._goodbye_s = goodbye_s
         self._leader_epoch = 0
+        self._fence = Fence()
         self._leaving = ""
         self._leave_by_s: float | None = None
         self._left = False
@@ -70,8 +63,11 @@ class WorkerPolicy:
             case events.ResultStored():
                 self._stored(event)
             case events.LinkOpened(resumed):
-                if not resumed:
-                    self._tell_everything()
+                self._heard_again(resumed)
+            case events.LinkHeard():
+                self._heard_again(True)
+            case events.LinkQuiet():
+                self._fence.quiet(now_s)
             case events.CapacityChanged():
                 self._report()
             case events.LeaveAsked(why, grace_s):
@@ -86,8 +82,7 @@ class WorkerPolicy:
     def next_deadline_s(self) -> float | None:
         """When `TimePassed` is due next, if at all."""
         times = [time_s for held in self.containers.values() for time_s in self._times(held) if time_s is not None]
-        if self._leave_by_s is not None:
-            times.append(self._leave_by_s)
+        times += [time_s for time_s in (self._leave_by_s, self._fence.due_s) if time_s is not None]
         return min(times, default=None)
 
     @staticmethod
@@ -105,6 +100,8 @@ class WorkerPolicy:
                 self._committed(container_id, keys)
             case work.CancelAttempts():
                 self._cancel(message)
+            case work.AttemptsConfirmed():
+                self._confirmed(message)
             case scheduling.StartContainer():
                 self._start(message)
             case scheduling.StopContainer(container_id=container_id, why=why):
@@ -152,6 +149,8 @@ class WorkerPolicy:
             return
         for order in fresh:
             self._accept(held, order)
+        if self._fence.up and fresh:
+            self._tell_held(held)
         self._give_waiting(held)
 
     def _repeated(self, held: Held | None, container_id: str, order: AttemptOrder) -> bool:
@@ -164,16 +163,14 @@ class WorkerPolicy:
 
     def _accept(self, held: Held, order: AttemptOrder) -> None:
         large = bool(order.arguments.object_key)
-        attempt = Attempt(order, Stage.FETCHING if large else Stage.WAITING)
+        attempt = Attempt(order, Stage.FETCHING if large else Stage.WAITING, unsure=self._fence.up)
         held.attempts[attempt.key] = attempt
         if large:
             self._decisions.append(events.Fetch(held.container_id, attempt.key, order.arguments))
 
     def _give_waiting(self, held: Held) -> None:
-        if held.state is not ContainerState.READY:
-            return
-        waiting = [attempt for attempt in held.attempts.values() if attempt.stage is Stage.WAITING]
-        if not waiting:
+        waiting = [one for one in held.attempts.values() if one.stage is Stage.WAITING and not one.unsure]
+        if held.state is not ContainerState.READY or not waiting or self._fence.holds(self._now_s):
             return
         for attempt in waiting:
             attempt.move(Step.GIVEN)
@@ -226,6 +223,8 @@ class WorkerPolicy:
                 asked.append(key)
         if asked:
             self._decisions.append(events.Revoke(message.container_id, frozenset(asked)))
+        if held is not None:
+            self._stop_if_idle(held)
 
     def _cancel_absent(self, held: Held | None, container_id: str, key: AttemptKey, superseded: bool) -> None:
         """It has finished, or never came: then it must not start when it comes."""
@@ -244,7 +243,14 @@ class WorkerPolicy:
         held = self.containers[event.container_id]
         for key in event.dropped:
             attempt = held.attempts.get(key)
-            if attempt is not None:
+            if (
+                attempt is not None
+                and attempt.wanted_end is None
+                and held.state is ContainerState.READY
+                and not self._leaving
+            ):
+                attempt.take_back()
+            elif attempt is not None:
                 end = attempt.wanted_end or End.DISCONNECTED
                 why = "it was cancelled" if attempt.wanted_end else held.stop_why or self._leaving
                 self._finish_attempt(held, attempt, not_started(attempt.order, end, why))
@@ -270,6 +276,31 @@ class WorkerPolicy:
             attempt.wanted_end = End.TIMED_OUT
             attempt.move(Step.END_ASKED)
             self._stop(held, End.TIMED_OUT, f"{attempt.order.task_id} ran longer than {attempt.order.timeout_s:g} s")
+
+    # Cut off
+
+    def _heard_again(self, resumed: bool) -> None:
+        if self._fence.goes_up(self._now_s):
+            self._take_back()
+        self._fence.heard()
+        if self._fence.up or not resumed:
+            self._tell_everything()
+
+    def _take_back(self) -> None:
+        """Nobody may have heard of us for a lease: what has not started may be cancelled, or may run elsewhere."""
+        for held in self.containers.values():
+            held.doubt()
+            if held.state is ContainerState.READY and held.given():
+                self._decisions.append(events.Revoke(held.container_id, None))
+
+    def _confirmed(self, message: work.AttemptsConfirmed) -> None:
+        if message.question != self._fence.number:
+            return
+        self._fence.lower()
+        held = self.containers.get(message.container_id)
+        if held is not None:
+            held.trust(message.attempts)
+            self._give_waiting(held)
 
     # What the container does
 
@@ -370,6 +401,8 @@ class WorkerPolicy:
     # Time
 
     def _time_passed(self) -> None:
+        if self._fence.goes_up(self._now_s):
+            self._take_back()
         for held in tuple(self.containers.values()):
             self._pass_time(held)
         if self._leave_by_s is not None and self._leave_by_s <= self._now_s:
@@ -401,6 +434,8 @@ class WorkerPolicy:
             if held.state is ContainerState.PLACED:
                 self._stop(held, End.DISCONNECTED, f"the worker is leaving: {self._leaving}")
             elif held.state is ContainerState.READY:
+                for attempt in held.waiting():
+                    self._finish_attempt(held, attempt, not_started(attempt.order, End.DISCONNECTED, self._leaving))
                 if held.given():
                     self._decisions.append(events.Revoke(held.container_id, None))
                 self._stop_if_idle(held)
@@ -450,22 +485,14 @@ class WorkerPolicy:
         self._report()
         for held in self.containers.values():
             if held.ended is None:
-                keys = (*held.attempts, *self.results.of(held.container_id))
-                window = 0 if self._leaving else held.window
-                self._send(work.AttemptsHeld(container_id=held.container_id, attempts=keys, window=window))
+                self._tell_held(held)
+
+    def _tell_held(self, held: Held) -> None:
+        keys = (*held.attempts, *self.results.of(held.container_id))
+        window = 0 if self._leaving else held.window
+        question = self._fence.number if self._fence.up or held.doubtful else 0
+        message = work.AttemptsHeld(container_id=held.container_id, attempts=keys, window=window, question=question)
+        self._send(message)
 
     def _report(self) -> None:
-        identity = self.identity
-        reports = tuple(
-            ContainerReport(held.container_id, held.stub_id, held.state, held.window)
-            for held in self.containers.values()
-            if held.ended is None
-        )
-        message = scheduling.WorkerReported(
-            worker_id=identity.worker_id,
-            pool=identity.pool,
-            epoch=identity.epoch,
-            capacity=identity.capacity,
-            containers=reports,
-        )
-        self._send(message)
+        self._send(whole_truth(self.identity, self.containers.values()))

@@ -202,6 +202,17 @@ class TestAttemptsHeld:
         stage, container_id = running()
         assert stage.say(stage.holds(container_id, ("a", 1))) == []
 
+    def test_a_worker_that_asks_hears_what_is_still_its_own_after_what_is_not(self) -> None:
+        stage, container_id = running()
+        held = stage.holds(container_id, ("a", 1), ("b", 4))
+        question = msgspec.structs.replace(held.message, question=3)
+        sent = stage.say(msgspec.structs.replace(held, message=question))
+        mine, other = work.AttemptKey("a", 1), work.AttemptKey("b", 4)
+        assert [one.message for one in sent] == [
+            work.CancelAttempts(container_id=container_id, attempts=(other,), superseded=True),
+            work.AttemptsConfirmed(container_id=container_id, attempts=(mine,), question=3),
+        ]
+
     def test_what_is_no_longer_its_own_is_superseded(self) -> None:
         stage, container_id = running()
         stage.say(stage.gone(container_id))

@@ -9,6 +9,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 from levers9_test_worker import a_spec
 
 from levers9.actors.worker import events
+from levers9.actors.worker.fence import FENCE_AFTER_S
 from levers9.actors.worker.policy import Identity, WorkerPolicy
 from levers9.model.figures import INLINE_MAX_BYTES
 from levers9.model.resources import Capacity
@@ -26,6 +27,7 @@ from levers9.wire.work import (
     AttemptKey,
     AttemptOrder,
     AttemptResult,
+    AttemptsConfirmed,
     AttemptsFinished,
     AttemptsHeld,
     CancelAttempts,
@@ -72,6 +74,10 @@ class WorkerMachine(RuleBasedStateMachine):
         self.fetching: list[events.Fetch] = []
         self.storing: list[events.Store] = []
         self.left = False
+        self.quiet_since_s: float | None = None
+        self.fenced = False
+        self.doubtful: set[tuple[str, AttemptKey]] = set()
+        self.asked: list[AttemptsHeld] = []
 
     # What the machine does with events and decisions
 
@@ -124,6 +130,8 @@ class WorkerMachine(RuleBasedStateMachine):
         elif isinstance(message, ContainerEnded) and message.container_id in self.known:
             assert message.container_id not in self.trees or self.trees[message.container_id].running is None
             assert self.ended.setdefault(message.container_id, message) == message
+        elif isinstance(message, AttemptsHeld):
+            self.asked += [message] if message.question else []
         elif isinstance(message, WorkerLeaving):
             assert not self.trees
 
@@ -164,8 +172,10 @@ class WorkerMachine(RuleBasedStateMachine):
     def deliver(self, container_id: str, tasks: list[str], large: bool, timeout_s: float) -> None:
         arguments = Payload("msgpack", b"", "blob/x" if large else "")
         keys = [AttemptKey(f"{container_id}-{task}", 1) for task in tasks]
-        if not self.expected(container_id):
+        if not self.expected(container_id) or self.quiet_since_s is not None:
             return
+        if self.fenced:
+            self.doubtful |= {(container_id, key) for key in keys}
         self.accepted |= {(container_id, key) for key in keys}
         orders = tuple(AttemptOrder(key.task_id, 1, arguments, timeout_s) for key in keys)
         self.happen(events.MessageArrived(RunAttempts(container_id=container_id, attempts=orders)))
@@ -199,9 +209,44 @@ class WorkerMachine(RuleBasedStateMachine):
         self.forgotten.add(container_id)
         self.happen(events.MessageArrived(ContainerForgotten(container_id=container_id)))
 
+    @rule(long=st.booleans())
+    @precondition(lambda self: any(tree.queue for tree in self.trees.values()))
+    def get_quiet(self, long: bool) -> None:
+        """The stream is cut, and a control plane may give us up when a lease has passed."""
+        if self.quiet_since_s is None:
+            self.quiet_since_s = self.now_s
+        self.happen(events.LinkQuiet())
+        if long:
+            self.pass_time(FENCE_AFTER_S)
+
+    @rule(resumed=st.booleans())
+    def hear_again(self, resumed: bool) -> None:
+        """Over the same stream, or over another that goes on with the session."""
+        if self.fenced and self.quiet_since_s is not None:
+            self.asked.clear()
+        self.quiet_since_s = None
+        self.happen(events.LinkOpened(True) if resumed else events.LinkHeard())
+
+    @rule(data=st.data())
+    @precondition(lambda self: self.asked)
+    def answer(self, data: st.DataObject) -> None:
+        """Some are still the container's; the others are superseded first."""
+        asked = self.asked.pop(0)
+        kept = tuple(key for key in asked.attempts if data.draw(st.booleans()))
+        others = tuple(key for key in asked.attempts if key not in kept)
+        self.unwanted |= {(asked.container_id, key) for key in others}
+        stop = CancelAttempts(container_id=asked.container_id, attempts=others, superseded=True)
+        self.happen(events.MessageArrived(stop))
+        self.fenced = self.fenced and asked.question != self.policy._fence.number
+        if asked.question == self.policy._fence.number:
+            self.doubtful -= {(asked.container_id, key) for key in kept}
+        confirmed = AttemptsConfirmed(container_id=asked.container_id, attempts=kept, question=asked.question)
+        self.happen(events.MessageArrived(confirmed))
+
     @rule()
     def reopen(self) -> None:
         """After a new stream all that is not committed is told again, and all that is held."""
+        self.quiet_since_s = None
         told, self.told = self.told, {}
         heard: list[object] = []
         for decision in self.policy.handle(events.LinkOpened(False), self.now_s):
@@ -240,6 +285,7 @@ class WorkerMachine(RuleBasedStateMachine):
         assert tree.terminated_at_s is None, "nothing starts in a tree that was asked to end"
         tree.running = tree.queue.pop(0)
         assert (container_id, tree.running) not in self.started, "it must never start twice"
+        assert (container_id, tree.running) not in self.doubtful, "nobody said that it is still ours"
         told = self.told.get((container_id, tree.running))
         assert told is None, "what was answered must not start"
         self.started.add((container_id, tree.running))
@@ -278,9 +324,14 @@ class WorkerMachine(RuleBasedStateMachine):
         asked = self.storing.pop(0)
         self.happen(events.ResultStored(asked.container_id, asked.key, Payload("msgpack", b"", "blob/r", 1)))
 
-    @rule(step_s=st.sampled_from((0.5, 5.0, 31.0, 1000.0)))
+    @rule(step_s=st.sampled_from((0.5, 5.0, 31.0, 250.0, 1000.0)))
     def pass_time(self, step_s: float) -> None:
         self.now_s += step_s
+        if self.quiet_since_s is not None and self.now_s >= self.quiet_since_s + FENCE_AFTER_S:
+            self.fenced = True
+            for container_id, tree in self.trees.items():
+                held = self.policy.containers[container_id].attempts
+                self.doubtful |= {(container_id, key) for key in held if key != tree.running}
         due_s = self.policy.next_deadline_s()
         if due_s is not None and due_s <= self.now_s:
             self.happen(events.TimePassed())
