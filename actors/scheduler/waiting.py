@@ -57,8 +57,6 @@ class Waiting:
             if not queue:
                 del self._ledger.waiting[stub_id]
             self._tell_held(stub_id, self._look_ahead(left, open_hosts, coming, wanted) if left else "")
-        for stub_id in [stub_id for stub_id in self._held if stub_id not in self._ledger.waiting]:
-            self._tell_held(stub_id, "")
         for pool in self._pools:
             self._tell_wanted(pool, wanted[pool])
 

@@ -202,7 +202,8 @@ async def test_all_are_stopped_also_after_their_reign(tmp_path: Path) -> None:
 
 
 async def test_one_that_does_not_heed_the_first_word_is_killed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("levers9.actors.pool.processes.STOP_WITHIN_S", 0.3)
+    steps = ((signal.SIGTERM, 0.1), (signal.SIGKILL, 5.0))
+    monkeypatch.setattr("levers9.actors.pool.processes._STOP_STEPS", steps)
     up = tmp_path / "up"
     os.mkfifo(up)
     stubborn = f"import signal, time; signal.signal(signal.SIGTERM, signal.SIG_IGN); open({str(up)!r}, 'w').close()"
