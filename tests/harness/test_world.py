@@ -26,6 +26,14 @@ def test_a_map_with_losses_cancels_a_dead_worker_and_new_leaders_ends_each_call_
     assert report.retries > 0
 
 
+def test_nothing_that_was_cancelled_starts_on_a_worker_that_was_cut_off_for_longer_than_its_lease() -> None:
+    plan = WorldPlan((MapPlan("uneven", 400, 1),), (Fault(6.0, FaultKind.LOSE_AND_CANCEL),), max_workers=1)
+
+    report = run_world(5, plan)
+
+    assert report.ends["CANCELLED"] > 0
+
+
 def test_a_world_keeps_its_promises(world_seed: int, kept_faults: tuple[int, ...] | None) -> None:
     plan = draw_plan(world_seed)
     if kept_faults is not None:

@@ -178,6 +178,10 @@ class Caller:
         _, tasks = self._submitted[int(chance_at * len(self._submitted)) % len(self._submitted)]
         await self._cancel(tuple(task.task_id for task in tasks[: max(1, int(share * len(tasks)))]))
 
+    async def cancel_all(self) -> None:
+        """Cancel every call that has not ended."""
+        await self._cancel(tuple(self.missing()))
+
     async def _cancel(self, task_ids: tuple[str, ...]) -> None:
         try:
             accepted = await self.connection.cancelled(task_ids)

@@ -22,12 +22,16 @@ from .journal import seed_of
 
 FOREVER_S: Final = 1e7
 TIMEOUT_S: Final = 6.0
+LASTING_S: Final = 340.0  # a call that outlives the lease of its worker
 ENDLESS: Final = "endless"  # only a cancel ends a call of this one
 
 
 @dataclass(frozen=True)
 class Function:
-    """One function. Its chances are those of one attempt; `killed` and `no_memory` take the container along."""
+    """One function. Its chances are those of one attempt.
+
+    One that `lasts` goes on for longer than a lease; `killed` and `no_memory` take the container along.
+    """
 
     name: str
     call: Callable[[int], object]
@@ -37,6 +41,7 @@ class Function:
     killed: float = 0.0
     no_memory: float = 0.0
     hangs: float = 0.0
+    lasts: float = 0.0
     fails_to_load: float = 0.0
     cpu_milli: int = 500
     retries: int = 3
@@ -66,6 +71,7 @@ FUNCTIONS: Final = {
         Function("fragile", lambda number: number % 7, 0.01, 0.5, killed=0.1),
         Function("hungry", lambda number: [number], 0.01, 0.5, no_memory=0.05),
         Function("stuck", lambda number: str(number), 0.01, 0.5, hangs=0.1),
+        Function("uneven", lambda number: number * number, 0.001, 0.004, lasts=0.02, timeout_s=1000.0),
         Function(ENDLESS, lambda number: None, 0.01, 0.5, hangs=1.0, timeout_s=FOREVER_S),
         Function("large", lambda number: "x" * (600 << 10) + str(number), 0.01, 0.2, cpu_milli=1000),
         Function("unloadable", lambda number: number, 0.01, 0.5, fails_to_load=0.3),
@@ -104,6 +110,7 @@ class Behaviour:
             if luck < odds:
                 return ran
             luck -= odds
+        duration_s = LASTING_S if luck < function.lasts else duration_s
         (number,), _ = msgspec.msgpack.decode(order.arguments.data)
         result = packed(function.call(number))
         return Ran(

@@ -22,6 +22,7 @@ class FaultKind(enum.StrEnum):
     SILENCE = "silence a carrier for 20 s"
     ISOLATE_WORKER = "isolate a worker for 60 s"
     LOSE_WORKER = "isolate a worker for longer than its lease"
+    LOSE_AND_CANCEL = "isolate a worker for longer than its lease, and cancel calls when that has run out"
     KILL_WORKER = "kill a worker"
     KILL_CONTAINER = "kill a container"
     KILL_BRAIN = "kill the brain"

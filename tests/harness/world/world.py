@@ -45,6 +45,7 @@ AT_REST_WITHIN_S: Final = 900.0  # idle workers wind down after 300 s
 SILENCE_S: Final = 20.0
 ISOLATED_S: Final = 60.0
 LOST_S: Final = 400.0  # longer than a lease and what comes before it
+CANCEL_AFTER_S: Final = 305.0  # its lease has run out
 STORE_AWAY_S: Final = 3.0
 POOL: Final = "local"
 RUN_DIR: Final = "/run/world"
@@ -286,6 +287,9 @@ class World:
             self._disturb_a_cable(fault.kind)
         elif fault.kind in (FaultKind.SUBMIT_AGAIN, FaultKind.CANCEL):
             self._disturb_calls(fault.kind)
+        elif fault.kind is FaultKind.LOSE_AND_CANCEL:
+            self._kill(FaultKind.LOSE_WORKER)
+            self.nursery.start_soon(self._cancel_after_the_lease)
         elif fault.kind is FaultKind.STORE_AWAY:
             self.truth.away_until = trio.current_time() + STORE_AWAY_S
         else:
@@ -309,6 +313,10 @@ class World:
             self.nursery.start_soon(self.caller.cancel, where, share)
         else:
             self.caller.submit_again(where)
+
+    async def _cancel_after_the_lease(self) -> None:
+        await trio.sleep(CANCEL_AFTER_S)
+        await self.caller.cancel_all()
 
     def _kill(self, kind: FaultKind) -> None:
         living = self._living()
