@@ -10,7 +10,7 @@ from typing import Final
 import trio
 
 FULL_BELOW_BYTES: Final = 32 << 20  # two segments of Postgres' log: it cannot go on for long
-ROOM_ABOVE_BYTES: Final = 64 << 20
+ROOM_ABOVE_BYTES: Final = 48 << 20
 LOOK_EVERY_S: Final = 1.0
 
 

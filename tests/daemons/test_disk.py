@@ -13,7 +13,7 @@ def test_a_full_disk_is_told_once_and_its_room_once() -> None:
     assert disk.judge(3 << 20).startswith("The disk of /state is full: 3 MiB are left.")
     assert disk.judge(0) == ""
     assert disk.judge(ROOM_ABOVE_BYTES - 1) == ""
-    assert disk.judge(ROOM_ABOVE_BYTES) == "The disk of /state has room again: 64 MiB. Work goes on."
+    assert disk.judge(ROOM_ABOVE_BYTES) == "The disk of /state has room again: 48 MiB. Work goes on."
     assert disk.judge(ROOM_ABOVE_BYTES) == ""
 
 
