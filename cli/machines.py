@@ -8,7 +8,7 @@ import msgspec
 from .output import Json, ago, print_json, print_table, short_names
 from .plane import ask
 
-workers_app = cyclopts.App(name="worker", help="Run a worker (levers9 worker …), or list workers.")
+workers_app = cyclopts.App(name="worker", help="List workers; a pool starts them.")
 containers_app = cyclopts.App(name="container", help="List containers.")
 
 

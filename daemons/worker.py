@@ -1,5 +1,7 @@
-"""A worker's process: `python -m levers9.daemons.worker --id … --url ws://… --http-url http://…`.
+"""A worker's process: `python -m levers9.daemons.worker --id … --token-fd … --url ws://… --http-url http://…`.
 
+A pool starts it, with a token that is good for this worker alone: it comes through a descriptor or a file, since any
+process of the same user could read it in the environment.
 It dials the control plane and keeps its work running while it can't reach it. SIGTERM lets what runs finish; when its
 root process is gone, it ends at once, and the keepers of its containers end their trees.
 """
@@ -7,6 +9,7 @@ root process is gone, it ends at once, and the keepers of its containers end the
 from __future__ import annotations
 
 import argparse
+import ctypes
 import os
 import signal
 import ssl
@@ -36,7 +39,11 @@ from ..wire.carriers import websocket
 from ..wire.link import DialledLink
 from .logs import set_up_logs
 
-TOKEN_VARIABLE: Final = "LEVERS9_WORKER_TOKEN"
+_SET_DUMPABLE: Final = 4
+_BY_HAND: Final = (
+    "Workers are started by the pools of a control plane, each with a token of its own: start `levers9 dev` or "
+    "`levers9 controlplane`, and see `levers9 worker list`. Another machine cannot be joined by hand yet."
+)
 PRELOAD: Final = ("levers9.sdk.job", "levers9.sdk.client")  # what `from levers9 import job` loads in a container
 _log = structlog.get_logger()
 
@@ -140,14 +147,18 @@ async def _leave_on_signal(actor: WorkerActor, grace_s: float, scope: trio.Cance
 
 
 def parse(argv: Sequence[str]) -> WorkerConfig:
-    """The configuration in a command line and the environment. Raises `ConfigError` where a part is missing."""
-    parser = argparse.ArgumentParser(prog="levers9 worker")
+    """The configuration in a command line. Raises `ConfigError` without a token, exits for another wrong part."""
+    if not any(word.startswith("--token") or word in ("-h", "--help") for word in argv):
+        raise ConfigError(_BY_HAND)
+    parser = argparse.ArgumentParser(prog="levers9 worker", description=_BY_HAND)
     parser.add_argument("--id", required=True)
     parser.add_argument("--pool", default="default")
     parser.add_argument("--epoch", type=int, default=int(time.time()))
     parser.add_argument("--url", action="append", required=True)
     parser.add_argument("--http-url", required=True)
-    parser.add_argument("--token-file", type=Path)
+    token = parser.add_mutually_exclusive_group(required=True)
+    token.add_argument("--token-fd", type=int, help="a descriptor from which the worker's token is read")
+    token.add_argument("--token-file", type=Path, help="a file with the worker's token")
     parser.add_argument("--cpu-milli", type=int, default=1000 * (os.cpu_count() or 1))
     parser.add_argument("--memory-mib", type=int, default=_memory_mib())
     parser.add_argument("--gpu-count", type=int, default=0)
@@ -166,23 +177,22 @@ def parse(argv: Sequence[str]) -> WorkerConfig:
         capacity=capacity,
         urls=tuple(asked.url),
         http_url=asked.http_url,
-        token=_token(asked.token_file),
+        token=_token(asked.token_fd, asked.token_file),
         state_folder=asked.state_dir.resolve(),
         root_pid=asked.root_pid,
         grace_s=asked.grace_s,
     )
 
 
-def _token(path: Path | None) -> str:
-    if path is not None:
-        try:
-            return path.read_text(encoding="utf-8").strip()
-        except OSError as error:
-            raise ConfigError(f"The token file {path} cannot be read: {error.strerror}.") from error
-    token = os.environ.pop(TOKEN_VARIABLE, "")  # nothing that we start shall see it
-    if not token:
-        raise ConfigError(f"A worker needs a token: give --token-file FILE, or set {TOKEN_VARIABLE}.")
-    return token
+def _token(descriptor: int | None, path: Path | None) -> str:
+    source = path if descriptor is None else descriptor
+    assert source is not None, "one of the two was given"
+    try:
+        with open(source, encoding="utf-8") as file:
+            return file.read().strip()
+    except OSError as error:
+        place = f"file {path}" if descriptor is None else f"descriptor {descriptor}"
+        raise ConfigError(f"The token {place} cannot be read: {error.strerror}.") from error
 
 
 def _memory_mib() -> int:
@@ -192,10 +202,11 @@ def _memory_mib() -> int:
 def main(argv: Sequence[str] | None = None) -> int:
     """Run a worker; the exit status is 0 when it left, 2 for a wrong configuration, 1 when it was refused."""
     set_up_logs()
+    ctypes.CDLL(None).prctl(_SET_DUMPABLE, 0, 0, 0, 0)  # only root reads our memory, descriptors and environment
     try:
         config = parse(sys.argv[1:] if argv is None else argv)
     except ConfigError as error:
-        _log.error("the configuration is wrong", error=str(error))
+        print(f"levers9 worker: {error}", file=sys.stderr)
         return 2
     try:
         trio.run(run_worker, config)

@@ -90,16 +90,22 @@ class WorkerProcesses:
         await self._watch(order.worker_id, tell)
 
     async def _open(self, order: StartWorker) -> trio.Process:
-        argv = [*self._launch.argv, "--id", order.worker_id]
-        env = {**self._launch.env, "LEVERS9_WORKER_TOKEN": order.token}
         self._launch.log_dir.mkdir(parents=True, exist_ok=True)
         log = os.open(self._launch.log_dir / f"{order.worker_id}.log", os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+        token = _readable(order.token)
         try:
             return await trio.lowlevel.open_process(
-                argv, env=env, stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True
+                [*self._launch.argv, "--id", order.worker_id, "--token-fd", str(token)],
+                env=self._launch.env,
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                pass_fds=(token,),
+                start_new_session=True,
             )
         finally:
             os.close(log)
+            os.close(token)
 
     async def adopt(self, order: Adopt, tell: Callable[[Message], None]) -> None:
         """Watch the worker of an earlier leader until it ends. One that another host may run is left to its lease."""
@@ -150,6 +156,14 @@ class WorkerProcesses:
                 for worker_id, alive in tuple(self._alive.items()):
                     await alive.ended()
                     self._forget(worker_id)
+
+
+def _readable(token: str) -> int:
+    """A descriptor from which the token can be read once: an environment could be read by every process of the user."""
+    end, write_end = os.pipe()
+    with open(write_end, "wb") as pipe:
+        pipe.write(token.encode())
+    return end
 
 
 def _is_ours(order: Adopt) -> bool:
