@@ -27,7 +27,8 @@ import trio
 
 from ..actors.worker.actor import WorkerActor
 from ..actors.worker.http import open_http
-from ..actors.worker.policy import Identity, WorkerPolicy
+from ..actors.worker.policy import WorkerPolicy
+from ..actors.worker.reports import Identity
 from ..actors.worker.runtime.environment import visible
 from ..actors.worker.runtime.process import ProcessRuntime, ProcessSettings
 from ..errors import BrokenByPeer, ConfigError, LeversError, Refused

@@ -15,7 +15,8 @@ import levers9.actors.worker
 from levers9.actors.worker.actor import WorkerActor
 from levers9.actors.worker.logs import LogLine
 from levers9.actors.worker.objects import Owner
-from levers9.actors.worker.policy import Identity, WorkerPolicy
+from levers9.actors.worker.policy import WorkerPolicy
+from levers9.actors.worker.reports import Identity
 from levers9.actors.worker.runtime.face import Runtime
 from levers9.errors import Refused
 from levers9.model.ids import Chance

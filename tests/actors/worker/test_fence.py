@@ -5,7 +5,8 @@ from levers9_test_worker import a_spec, an_order
 from levers9.actors.worker import events
 from levers9.actors.worker.events import Send
 from levers9.actors.worker.fence import FENCE_AFTER_S, FENCE_MARGIN_S, Fence
-from levers9.actors.worker.policy import Identity, WorkerPolicy
+from levers9.actors.worker.policy import WorkerPolicy
+from levers9.actors.worker.reports import Identity
 from levers9.model.figures import CARRIER_DEAD_AFTER_S, PEER_SILENT_AFTER_S, WORKER_LEASE_S
 from levers9.model.resources import Capacity
 from levers9.model.states import End

@@ -5,7 +5,8 @@ from levers9_test_worker import a_spec, an_order
 
 from levers9.actors.worker import events
 from levers9.actors.worker.events import Send
-from levers9.actors.worker.policy import GOODBYE_S, Identity, WorkerPolicy
+from levers9.actors.worker.policy import GOODBYE_S, WorkerPolicy
+from levers9.actors.worker.reports import Identity
 from levers9.model.figures import CONTAINER_START_LIMIT_S, FRAME_MAX_BYTES, INLINE_MAX_BYTES
 from levers9.model.resources import Capacity
 from levers9.model.states import ContainerState, End

@@ -10,7 +10,8 @@ from levers9_test_worker import a_spec
 
 from levers9.actors.worker import events
 from levers9.actors.worker.fence import FENCE_AFTER_S
-from levers9.actors.worker.policy import Identity, WorkerPolicy
+from levers9.actors.worker.policy import WorkerPolicy
+from levers9.actors.worker.reports import Identity
 from levers9.model.figures import INLINE_MAX_BYTES
 from levers9.model.resources import Capacity
 from levers9.model.states import End

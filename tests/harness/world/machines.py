@@ -13,7 +13,8 @@ from levers9.actors.pool.policy import Adopt, StartWorker
 from levers9.actors.worker.actor import WorkerActor
 from levers9.actors.worker.events import Launch
 from levers9.actors.worker.objects import Owner, blob_key
-from levers9.actors.worker.policy import Identity, WorkerPolicy
+from levers9.actors.worker.policy import WorkerPolicy
+from levers9.actors.worker.reports import Identity
 from levers9.actors.worker.runtime.face import Exit, RunningContainer, Sink
 from levers9.actors.worker.runtime.simulated import Ran, SimulatedRuntime
 from levers9.errors import BrokenByPeer, ClosedByUs, Refused
