@@ -115,7 +115,8 @@ def nearest(word: str, known: tuple[str, ...] | list[str]) -> str:
 def _settings(values: dict[str, str], origins: dict[str, str]) -> Settings:
     host = values.get("controlplane_host", "127.0.0.1")
     port = _port(values.get("controlplane_port", str(STREAM_PORT)), origins.get("controlplane_port", ""))
-    tls = _truth(values.get("tls", "false"), origins.get("tls", ""))
+    secure = values.get("controlplane_http_url", "").startswith("https://")
+    tls = _truth(values.get("tls", str(secure)), origins.get("tls", ""))
     letter = "s" if tls else ""
     shown = f"[{host}]" if ":" in host else host
     http_port = HTTP_PORT if port == STREAM_PORT else port

@@ -10,7 +10,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
@@ -28,10 +28,18 @@ class ControlPlane:
     """One `levers9 controlplane` process tree. Its parts are the descendants of its root."""
 
     def __init__(
-        self, folder: Path, *, workers: int = 2, gateways: int = 1, database_url: str = "", redis_url: str = ""
+        self,
+        folder: Path,
+        *,
+        workers: int = 2,
+        gateways: int = 1,
+        database_url: str = "",
+        redis_url: str = "",
+        arguments: Sequence[str] = (),
     ) -> None:
         self._folder = folder
         self._gateways = gateways
+        self._arguments = arguments
         folder.mkdir(parents=True, exist_ok=True)
         (folder / "settings.toml").write_text(POOL.format(workers=workers))
         self._urls = {"LEVERS9_DATABASE_URL": database_url, "LEVERS9_REDIS_URL": redis_url}
@@ -46,6 +54,7 @@ class ControlPlane:
         argv += ["--config", str(self._folder / "settings.toml"), "--state-dir", str(self._folder / "state")]
         argv += ["--run-dir", str(self.run_dir), "--stream-port", "0", "--http-port", "0"]
         argv += ["--metrics-port", "-1", "--gateways", str(self._gateways)]
+        argv += self._arguments
         if objects is not None:
             argv += ["--objects-url", f"file://{objects}"]
         env = {**os.environ, **{name: value for name, value in self._urls.items() if value}}
