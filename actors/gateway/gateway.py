@@ -6,6 +6,7 @@ import socket
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from functools import partial
+from typing import TYPE_CHECKING
 
 import trio
 
@@ -24,11 +25,13 @@ from .outlet import QUEUE_BYTES
 from .policy import GatewayPolicy
 from .questions import Questions
 from .relay import Relay
-from .rest import Desk, build_app
 from .revocation import Revocation
-from .server import Tls, serve_http, serve_streams
+from .server import Tls, serve_streams
 from .streams import Door
 from .tenancy import Tenancy
+
+if TYPE_CHECKING:
+    from .rest import Desk
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -99,6 +102,8 @@ class Gateway:
 
     def desk(self) -> Desk:
         """What the REST handlers are given."""
+        from .rest import Desk
+
         given = self._given
         tenancy = Tenancy(given.store)
         return Desk(
@@ -117,19 +122,31 @@ class Gateway:
         )
 
     async def run(self, listeners: Listeners, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
-        """Serve until cancelled; started once every socket is served, whether or not the brain is there yet."""
+        """Serve until cancelled; started once streams are served, whether or not the brain is there yet.
+
+        Requests over HTTP wait in their socket until its modules are loaded, in a thread; so do streams where they
+        share that socket.
+        """
         async with trio.open_nursery() as nursery:
             await nursery.start(self.run_without_listeners)
-            app = build_app(self.desk(), self.door)
-            await nursery.start(partial(serve_http, app, listeners.http, listeners.tls))
             if listeners.streams is not None:
                 await nursery.start(partial(serve_streams, self.door, listeners.streams, listeners.tls))
+            nursery.start_soon(self._serve_http, listeners)
+            task_status.started()
+
+    async def _serve_http(self, listeners: Listeners) -> None:
+        await trio.to_thread.run_sync(_load_web)
+        from .rest import build_app
+        from .web import serve_http
+
+        async with trio.open_nursery() as nursery:
+            app = build_app(self.desk(), self.door)
+            await nursery.start(partial(serve_http, app, listeners.http, listeners.tls))
             if listeners.metrics is not None:
                 from .metrics import build_metrics_app  # a tenth of a second that most gateways need not wait
 
                 metrics = build_metrics_app(self.relay.statistics, self.gate.statistics)
                 await nursery.start(partial(serve_http, metrics, listeners.metrics, None))
-            task_status.started()
 
     async def run_without_listeners(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
         """Relay what comes in by `door`, until cancelled; `run` does so on sockets, a world without any."""
@@ -138,6 +155,11 @@ class Gateway:
             await nursery.start(self.relay.run)
             await nursery.start(self._revocation.run)
             task_status.started()
+
+
+def _load_web() -> None:
+    """Import what HTTP needs, so that the loop goes on meanwhile."""
+    from . import rest, web  # noqa: F401
 
 
 def _brain_redial() -> Redial:
