@@ -24,6 +24,7 @@ from ..errors import BrokenByPeer, ClosedByUs
 from ..model.ids import Chance
 from ..model.states import TokenKind
 from ..model.tokens import SECRET_BYTES, make_token
+from ..store import operations as ops
 from ..store.face import Store
 from ..supervisor import ChildSpec, Intensity, Supervisor
 from ..wire.carrier import Carrier
@@ -138,6 +139,7 @@ class Brain:
         """The actors that decide; the first that fails ends the reign, and the next one reads the truth."""
         around = Surroundings(post=self.post, store=self._store, epoch=epoch, clock=self._clock)
         await ensure_accounts(around, self._orders, self._chance)
+        await self._declare_pools(around)
         children = [
             ChildSpec("scheduler", self._scheduler(around).run),
             ChildSpec("tasks", TasksActor(around, self._chance.id).run),
@@ -156,6 +158,12 @@ class Brain:
             await self._reign_tree.run(task_status=task_status)
         finally:
             self._reign_tree = None
+
+    async def _declare_pools(self, around: Surroundings) -> None:
+        """Before anybody judges by them what can never fit: a call that was accepted would wait for ever."""
+        declared = [ops.PutPool(pool=pool.name, largest=pool.worker) for pool in self._pools]
+        if declared:
+            await around.store.apply(*declared, epoch=around.epoch)
 
     def _scheduler(self, around: Surroundings) -> SchedulerActor:
         names = tuple(pool.name for pool in self._pools)
