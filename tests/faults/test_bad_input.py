@@ -15,6 +15,7 @@ from pathlib import Path
 
 import pytest
 
+from .controlplane import ControlPlane, running
 from .laptop import LEVERS9, Laptop, a_laptop, a_running_laptop
 
 pytestmark = pytest.mark.slow
@@ -231,6 +232,32 @@ def test_a_card_that_nobody_has_is_refused_at_once(laptop: Laptop) -> None:
     said = told(laptop.python("from levers9 import job\n@job(gpu='A100')\ndef f(): ...\nf.remote()\n"))
     assert "No pool has GPUs of type A100. There are no GPUs that you may use." in said
     assert "Leave gpu and gpu_count out, or add a pool with cards." in said
+
+
+CARDS = """
+[[pools]]
+name = "small"
+gpu = "T4"
+gpu_count = 1
+
+[[pools]]
+name = "large"
+gpu = "A100"
+gpu_count = 8
+"""
+
+
+def test_an_unknown_card_is_told_with_those_that_one_may_use(bare_laptop: Laptop) -> None:
+    folder = bare_laptop.home.parent
+    plane = ControlPlane(folder / "plane")
+    (folder / "plane" / "settings.toml").write_text(CARDS)
+    with running(plane):
+        plane.wait_for_token()
+        port = plane.stream_url.rpartition(":")[2]
+        env = {"LEVERS9_TOKEN": plane.token, "LEVERS9_CONTROLPLANE_PORT": port, "LEVERS9_HTTP_URL": plane.http_url}
+        program = "from levers9 import job\n@job(gpu='H9000')\ndef f(): ...\nf.remote()\n"
+        said = told(bare_laptop.python(program, **env))
+    assert "No pool has GPUs of type H9000. GPU types you may use: A100, T4. Ask for one of those." in said
 
 
 def test_more_cpus_than_any_worker_ever_had_are_refused_with_the_numbers(laptop: Laptop) -> None:

@@ -8,6 +8,7 @@ import inspect
 import pickle
 import sys
 from collections.abc import Callable, Coroutine
+from types import CodeType, ModuleType
 from typing import Any
 
 Function = Callable[..., object]
@@ -33,7 +34,7 @@ def load(handler: str, pickled: bytes) -> Function:
 
 def _awaited(function: Callable[..., Coroutine[Any, Any, object]]) -> Function:
     trio = sys.modules.get("trio")
-    if trio is not None and any(value is trio for value in function.__globals__.values()):
+    if trio is not None and _is_for(trio, function):
         run_trio = trio.run
 
         def run(*positional: object, **named: object) -> object:
@@ -43,3 +44,20 @@ def _awaited(function: Callable[..., Coroutine[Any, Any, object]]) -> Function:
     import asyncio
 
     return lambda *positional, **named: asyncio.run(function(*positional, **named))
+
+
+def _is_for(trio: ModuleType, function: Callable[..., object]) -> bool:
+    """Whether an async function is one for Trio: by the library that it names itself, else by its module's imports."""
+    known = function.__globals__
+    code = inspect.unwrap(function).__code__
+    named = [known[name] for name in _names(code) if name in known]
+    for found in (named, list(known.values())):
+        kinds = {name for one in found if (name := getattr(one, "__name__", "")) in ("trio", "asyncio")}
+        if len(kinds) == 1:
+            return kinds == {trio.__name__}
+    return False
+
+
+def _names(code: CodeType) -> set[str]:
+    inner = [_names(constant) for constant in code.co_consts if isinstance(constant, CodeType)]
+    return set(code.co_names).union(*inner)
