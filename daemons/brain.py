@@ -6,7 +6,8 @@ import os
 import socket
 import sys
 import time
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from contextlib import asynccontextmanager
 from functools import partial
 from pathlib import Path
 from typing import Final, Protocol
@@ -26,6 +27,8 @@ from ..model.states import TokenKind
 from ..model.tokens import SECRET_BYTES, make_token
 from ..store import operations as ops
 from ..store.face import Store
+from ..store.revocations import RevocationsTold
+from ..store.wakeups import MemoryWakeups, Wakeups
 from ..supervisor import ChildSpec, Intensity, Supervisor
 from ..wire.carrier import Carrier
 from ..wire.carriers import nng
@@ -79,9 +82,10 @@ class Brain:
         clock: Callable[[], float],
         processes: Mapping[str, Processes],
         listen: Listen = nng.serve,
+        wakeups: Wakeups | None = None,
     ) -> None:
         self._orders = orders
-        self._store = store
+        self._store = RevocationsTold(store, wakeups or MemoryWakeups())
         self._chance = chance
         self._clock = clock
         self._processes = processes
@@ -103,6 +107,7 @@ class Brain:
         return (
             ChildSpec("inspector", self._inspect, address="supervisor"),
             ChildSpec("links", self._serve_gateways, address=""),
+            ChildSpec("revocations", self._tell_revocations, address=""),
             ChildSpec("leader", leader.run),
         )
 
@@ -132,6 +137,10 @@ class Brain:
             _log.info("a gateway's link is over", link=link.name, why=str(error))
         finally:
             self.post.forget(link)
+
+    async def _tell_revocations(self, mailbox: Mailbox, *, task_status: trio.TaskStatus[None]) -> None:
+        task_status.started()
+        await self._store.run()
 
     # The reign
 
@@ -206,7 +215,7 @@ def _pool_settings(settings: Settings) -> list[PoolSettings]:
 
 
 def worker_launch(orders: BrainOrders, pool: PoolSettings) -> Launch:
-    """The command of a worker of this pool, without its identity; its token comes in the environment."""
+    """The command of a worker of this pool, without its identity; its token comes over a descriptor."""
     state_dir = Path(orders.settings.state_dir)
     argv = [sys.executable, "-m", "levers9.daemons.worker", "--http-url", orders.worker_http_url]
     for url in orders.worker_urls:
@@ -219,6 +228,18 @@ def worker_launch(orders: BrainOrders, pool: PoolSettings) -> Launch:
     return Launch(argv=tuple(argv), env=env, log_dir=state_dir / "logs")
 
 
+@asynccontextmanager
+async def _open_wakeups(redis_url: str) -> AsyncIterator[Wakeups]:
+    """Without Redis, wake-ups reach nobody, and gateways look by themselves."""
+    from ..store.redis import open_redis
+
+    if not redis_url:
+        yield MemoryWakeups()
+        return
+    async with open_redis(redis_url) as wakeups:
+        yield wakeups
+
+
 async def run_brain(orders: BrainOrders) -> None:
     """A brain on a real store, until SIGTERM; its workers are stopped with it where it owns them."""
     from ..store.postgres import open_postgres
@@ -227,9 +248,12 @@ async def run_brain(orders: BrainOrders) -> None:
     processes = {
         pool.name: WorkerProcesses(worker_launch(orders, pool), time.time) for pool in _pool_settings(orders.settings)
     }
-    async with open_postgres(orders.settings.database_url, patience_s=START_PATIENCE_S) as store:
+    async with (
+        open_postgres(orders.settings.database_url, patience_s=START_PATIENCE_S) as store,
+        _open_wakeups(orders.settings.redis_url) as wakeups,
+    ):
         await ensure_replica_token(store, orders, chance, time.time())
-        brain = Brain(orders=orders, store=store, chance=chance, clock=time.time, processes=processes)
+        brain = Brain(orders=orders, store=store, chance=chance, clock=time.time, processes=processes, wakeups=wakeups)
         try:
             await brain.run()
         finally:

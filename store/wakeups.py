@@ -15,6 +15,7 @@ import trio
 QUEUE_MAX: Final = 256  # wake-ups of a slow reader; the newest ones are kept, since one look finds all that came before
 TAIL_LINES: Final = 1000
 TAIL_TTL_S: Final = 3600.0
+TOKENS_CHANNEL: Final = "tokens"  # a token was revoked
 
 
 class Subscription(Protocol):

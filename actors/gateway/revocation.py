@@ -11,11 +11,10 @@ from ...errors import StoreUnavailable
 from ...model.tokens import hash_of
 from ...store.face import Store
 from ...store.operations import FindToken
-from ...store.wakeups import Subscription, Wakeups
+from ...store.wakeups import TOKENS_CHANNEL, Subscription, Wakeups
 from .auth import Gate
 from .relay import Relay
 
-TOKENS_CHANNEL: Final = "tokens"
 LOOK_AGAIN_S: Final = 60.0  # for tokens that were revoked while wake-ups were lost
 _LOOKED_UP_AT_ONCE: Final = 500
 _log: Final = structlog.get_logger("gateway.revocation")

@@ -22,7 +22,7 @@ from ....store.operations import (
     TokenRow,
     WorkspaceRow,
 )
-from ..revocation import TOKENS_CHANNEL
+from ....store.wakeups import TOKENS_CHANNEL
 from .answers import CONFLICT, Answer, json_answer
 from .bodies import read_json
 from .desk import Call
