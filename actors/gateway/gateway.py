@@ -19,6 +19,7 @@ from ...wire.link import Acceptor, DialledLink
 from ...wire.post import Post
 from ...wire.redial import Redial
 from .auth import Gate
+from .fleet import FleetObserver
 from .leadership import reader_of
 from .logs import LogReader
 from .outlet import QUEUE_BYTES
@@ -145,7 +146,8 @@ class Gateway:
             if listeners.metrics is not None:
                 from .metrics import build_metrics_app  # a tenth of a second that most gateways need not wait
 
-                metrics = build_metrics_app(self.relay.statistics, self.gate.statistics)
+                look = FleetObserver(self._given.store, self._questions).look
+                metrics = build_metrics_app(self.relay.statistics, self.gate.statistics, look)
                 await nursery.start(partial(serve_http, metrics, listeners.metrics, None))
 
     async def run_without_listeners(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable
 from typing import Final
 
 from prometheus_client import CollectorRegistry, generate_latest
@@ -13,7 +13,9 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
+from ...wire.control import ChildStanding
 from .auth import GateStatistics
+from .fleet import Fleet
 from .relay import RelayStatistics
 
 _TYPE: Final = "text/plain; version=0.0.4; charset=utf-8"
@@ -50,12 +52,64 @@ class GatewayCollector(Collector):
         yield GaugeMetricFamily("levers9_gateway_leader_epoch", "The leader's epoch.", value=relay.epoch)
 
 
-def build_metrics_app(relay: Callable[[], RelayStatistics], gate: Callable[[], GateStatistics]) -> Starlette:
+class FleetCollector(Collector):
+    """The brain that leads, workers and containers, as metrics. Each gateway tells the same of them."""
+
+    def __init__(self, fleet: Fleet) -> None:
+        self._fleet = fleet
+
+    def collect(self) -> Iterable[Metric]:
+        """All metrics, as they were when looked at."""
+        fleet = self._fleet
+        if fleet.tree is not None:
+            yield from _actors(fleet.tree.children)
+            dead = fleet.tree.dead_letters
+            yield CounterMetricFamily("levers9_dead_letters", "Messages that nobody could be given.", value=dead)
+        if fleet.store_read_s is None:
+            return
+        yield GaugeMetricFamily("levers9_store_read_seconds", "How long reading this took.", value=fleet.store_read_s)
+        workers = GaugeMetricFamily("levers9_workers", "Workers that are not gone.", labels=["pool", "state"])
+        for pool, state, count in fleet.workers:
+            workers.add_metric([pool, state], count)
+        yield workers
+        containers = GaugeMetricFamily("levers9_containers", "Containers that have not ended.", labels=["state"])
+        for state, count in fleet.containers:
+            containers.add_metric([state], count)
+        yield containers
+
+
+def _actors(children: Iterable[ChildStanding]) -> Iterable[Metric]:
+    depth = GaugeMetricFamily("levers9_mailbox_depth", "Messages that wait for an actor.", labels=["actor"])
+    slots = GaugeMetricFamily("levers9_mailbox_slots", "Messages that may wait for an actor.", labels=["actor"])
+    received = CounterMetricFamily("levers9_messages_received", "Messages put before an actor.", labels=["actor"])
+    handled = CounterMetricFamily("levers9_messages_handled", "Messages an actor was done with.", labels=["actor"])
+    failed = CounterMetricFamily("levers9_messages_failed", "Messages an actor crashed on.", labels=["actor"])
+    restarts = CounterMetricFamily("levers9_restarts", "Lives of a child beyond its first.", labels=["actor"])
+    for child in children:
+        for family, value in (
+            (depth, child.mailbox_depth),
+            (slots, child.mailbox_slots),
+            (received, child.received),
+            (handled, child.handled),
+            (failed, child.failed),
+            (restarts, child.restarts),
+        ):
+            family.add_metric([child.path], value)
+    return (depth, slots, received, handled, failed, restarts)
+
+
+def build_metrics_app(
+    relay: Callable[[], RelayStatistics],
+    gate: Callable[[], GateStatistics],
+    look: Callable[[], Awaitable[Fleet]],
+) -> Starlette:
     """An application that answers `GET /metrics`."""
-    registry = CollectorRegistry(auto_describe=False)
-    registry.register(GatewayCollector(relay, gate))
+    own = GatewayCollector(relay, gate)
 
     async def metrics(request: Request) -> Response:
+        registry = CollectorRegistry(auto_describe=False)
+        registry.register(own)
+        registry.register(FleetCollector(await look()))
         return Response(generate_latest(registry), media_type=_TYPE)
 
     return Starlette(routes=[Route("/metrics", metrics)])

@@ -18,9 +18,12 @@ import trustme
 from levers9.actors.gateway.server import Tls
 from levers9.daemons.gateway import GatewayConfig, bind_port, read_config, run_gateway
 from levers9.errors import BrokenByPeer, LeversError, Refused
-from levers9.model.states import TokenKind
+from levers9.model.resources import Capacity
+from levers9.model.states import TokenKind, WorkerState
+from levers9.store.operations import PutWorkers, WorkerRow
 from levers9.wire.carriers import websocket
 from levers9.wire.client import TasksAccepted, WatchTasks
+from levers9.wire.control import ChildStanding, Inspect, Inspected
 
 if TYPE_CHECKING:
     from .conftest import Stand
@@ -104,6 +107,23 @@ async def test_metrics_count_what_the_relay_did(stand: Stand) -> None:
             text = (await http.get(f"http://127.0.0.1:{stand.metrics_port}/metrics")).text
     assert 'levers9_gateway_peers{role="client"} 1.0' in text
     assert 'levers9_gateway_envelopes_total{way="up"} 1.0' in text
+
+
+async def test_metrics_tell_of_the_brain_that_leads_and_of_the_fleet(stand: Stand) -> None:
+    tasks = ChildStanding(
+        path="brain/leader/reign/tasks", kind="actor", state="running", restarts=0, mailbox_depth=3, handled=40
+    )
+    stand.brain.answers[Inspect] = lambda _: Inspected(children=(tasks,), dead_letters=2)
+    size = Capacity(cpu_milli=1, memory_mib=1)
+    worker = WorkerRow(worker_id="w", pool="local", state=WorkerState.ORDERED, capacity=size)
+    await stand.store.apply(PutWorkers(workers=(worker,)))
+    async with stand.http() as http:
+        text = (await http.get(f"http://127.0.0.1:{stand.metrics_port}/metrics")).text
+    assert 'levers9_mailbox_depth{actor="brain/leader/reign/tasks"} 3.0' in text
+    assert 'levers9_messages_handled_total{actor="brain/leader/reign/tasks"} 40.0' in text
+    assert "levers9_dead_letters_total 2.0" in text
+    assert 'levers9_workers{pool="local",state="ordered"} 1.0' in text
+    assert "levers9_store_read_seconds" in text
 
 
 async def test_a_gateway_without_a_leader_says_that_it_is_not_well(make_stand: MakeStand) -> None:
