@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import socket
+from collections.abc import Awaitable, Callable
 from typing import Final
 
 import trio
@@ -32,6 +33,7 @@ class ProcessContainer:
         pipes: LogPipes,
         sink: Sink,
         memory_limit_bytes: int,
+        end_rest: Callable[[], Awaitable[None]],
     ) -> None:
         runner.setblocking(False)
         keeper.setblocking(False)
@@ -41,6 +43,7 @@ class ProcessContainer:
         self._pipes = pipes
         self._sink = sink
         self._memory_limit_bytes = memory_limit_bytes
+        self._end_rest = end_rest
         self._index = 0
         self._given: dict[int, AttemptKey] = {}
         self._frames = framing.FrameReader()
@@ -128,12 +131,17 @@ class ProcessContainer:
     async def _end_now(self) -> None:
         self.kill()
         with trio.CancelScope(shield=True), trio.move_on_after(_TREE_LEFT_S):
-            await self._read_keeper()
+            await self._see_the_tree_end()
+
+    async def _see_the_tree_end(self) -> None:
+        await self._read_keeper()
+        if self._gone is None:  # the keeper was killed, and could not end what it kept
+            await self._end_rest()
 
     async def _read_results_and_end(self) -> None:
         async with trio.open_nursery() as nursery:
             nursery.start_soon(self._read_results)
-            await self._read_keeper()
+            await self._see_the_tree_end()
             nursery.cancel_scope.deadline = trio.current_time() + _TREE_LEFT_S
 
     async def _read_results(self) -> None:

@@ -22,6 +22,7 @@ from ..logs import LogShipper, LogSink, LogSplitter
 from ..objects import Objects, Owner
 from .container import ProcessContainer
 from .face import Exit, RunningContainer, Sink
+from .leftovers import WORKER_MARK, end_container, end_leftovers, worker_mark
 from .pipes import LogPipes
 from .servers import ForkServer, ForkServers
 
@@ -55,15 +56,18 @@ class ProcessRuntime:
         log_sink: LogSink,
         unix_time: Callable[[], float] = time.time,
     ) -> None:
-        self._settings = settings
+        mark = {WORKER_MARK: worker_mark(state_folder)}
+        self._settings = msgspec.structs.replace(settings, environment=settings.environment | mark)
+        self._state_folder = state_folder
         self._objects = objects
         self._log_sink = log_sink
         self._unix_time = unix_time
         self._checkouts = Checkouts(state_folder / "workspaces", objects)
-        self._servers = ForkServers(settings.environment, settings.preload)
+        self._servers = ForkServers(self._settings.environment, settings.preload)
 
     async def serve(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
-        """Hold the fork servers until cancelled; `run` works while this does."""
+        """Hold the fork servers until cancelled; `run` works while this does. What dead workers left is ended first."""
+        await trio.to_thread.run_sync(end_leftovers, self._state_folder)
         await self._servers.run(task_status=task_status)
 
     async def warm_up(self, interpreter: str = "") -> None:
@@ -100,7 +104,11 @@ class ProcessRuntime:
         claims_out, claims_in = os.pipe()
         os.set_blocking(claims_out, False)
         os.set_blocking(claims_in, False)
-        container = ProcessContainer(runner, keeper, (claims_out, claims_in), pipes, sink, memory_bytes)
+
+        async def end_rest() -> None:
+            await trio.to_thread.run_sync(end_container, launch.container_id, server.pid)
+
+        container = ProcessContainer(runner, keeper, (claims_out, claims_in), pipes, sink, memory_bytes, end_rest)
         try:
             with their_runner, their_keeper:
                 descriptors = (their_runner.fileno(), claims_out, *pipes.theirs, their_keeper.fileno())

@@ -15,6 +15,7 @@ import msgspec
 import trio
 
 from ....errors import LeversError, Refused
+from .leftovers import CONTAINER_MARK, MARK_CHARACTERS
 
 _BUNDLE: Final = Path(__file__).resolve().parent.parent / "runner" / "start.py"
 _LENGTH: Final = struct.Struct("<I")
@@ -25,10 +26,11 @@ _GONE_WITHIN_S: Final = 2.0
 class ForkServer:
     """One fork server. `python` is its interpreter's version, such as "3.11"."""
 
-    def __init__(self, connection: trio.socket.SocketType, python: str) -> None:
+    def __init__(self, connection: trio.socket.SocketType, python: str, pid: int) -> None:
         self._connection = connection
         self._lock = trio.Lock()
         self.python = python
+        self.pid = pid
         self.alive = True
 
     async def fork(self, request: bytes, descriptors: tuple[int, ...]) -> None:
@@ -83,7 +85,7 @@ class ForkServers:
             with theirs:
                 process = await self._open(path, theirs.fileno())
             try:
-                server = await self._greet(path, connection)
+                server = ForkServer(connection, await self._greet(path, connection), process.pid)
                 task_status.started(server)
                 await process.wait()
                 server.alive = False
@@ -98,13 +100,13 @@ class ForkServers:
                 pass_fds=(descriptor,),
                 stdin=subprocess.DEVNULL,
                 stdout=sys.stderr.fileno() if _has_descriptor() else subprocess.DEVNULL,
-                env=self._environment,
+                env=self._environment | {CONTAINER_MARK: " " * MARK_CHARACTERS},
                 start_new_session=True,
             )
         except OSError as error:
             raise Refused(f"The interpreter {path} could not be started.", str(error), code="wrong_python") from error
 
-    async def _greet(self, path: str, connection: trio.socket.SocketType) -> ForkServer:
+    async def _greet(self, path: str, connection: trio.socket.SocketType) -> str:
         data = b""
         with trio.move_on_after(_HELLO_WITHIN_S):
             while len(data) < 4 or len(data) < 4 + _LENGTH.unpack(data[:4])[0]:
@@ -116,7 +118,7 @@ class ForkServers:
             why = "It ended, or said nothing, while it loaded the runner."
             raise Refused(f"The interpreter {path} could not be used.", why, code="wrong_python")
         python, _ = msgspec.msgpack.decode(data[4:], type=tuple[str, str])
-        return ForkServer(connection, python)
+        return python
 
 
 async def _see_out(process: trio.Process) -> None:

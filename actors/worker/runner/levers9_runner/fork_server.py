@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio  # noqa: F401
 import concurrent.futures  # noqa: F401
 import contextlib  # noqa: F401
+import ctypes
 import dataclasses  # noqa: F401
 import gc
 import importlib
@@ -27,12 +28,15 @@ import typing  # noqa: F401
 from . import keeper, packing, request, serializing
 
 _LENGTH = struct.Struct("<I")
+_SET_CHILD_SUBREAPER = 36
 
 
 def main(descriptor: int, preload: list[str]) -> None:
     """Serve the worker at the other end of `descriptor` until it goes."""
     connection = socket.socket(fileno=descriptor)
     connection.set_inheritable(False)
+    mark = Mark()
+    ctypes.CDLL(None).prctl(_SET_CHILD_SUBREAPER, 1, 0, 0, 0)  # where a keeper is killed, what it kept comes to us
     bundle = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
     sys.path[:] = [entry for entry in sys.path if entry and os.path.abspath(entry) != bundle]
     serializing.load_cloudpickle(os.path.join(bundle, "vendored"))
@@ -47,11 +51,32 @@ def main(descriptor: int, preload: list[str]) -> None:
     gc.freeze()
     hello = packing.pack([f"{sys.version_info[0]}.{sys.version_info[1]}", sys.version.split()[0]])
     connection.sendall(_LENGTH.pack(len(hello)) + hello)
-    while _serve_one(connection):
+    while _serve_one(connection, mark):
         pass
 
 
-def _serve_one(connection: socket.socket) -> bool:
+class Mark:
+    """The place in this process's first environment where a container's name stands while its keeper is forked.
+
+    The kernel shows that place of each descendant that calls no exec, in whatever session it is; others inherit the
+    variable. The worker finds them by it where a keeper was killed (`runtime/leftovers.py`).
+    """
+
+    _NAME = "LEVERS9_CONTAINER_ID"
+
+    def __init__(self) -> None:
+        getenv = ctypes.CDLL(None).getenv
+        getenv.restype = ctypes.c_void_p
+        self._address = getenv(self._NAME.encode())
+        self._size = len(os.environ.pop(self._NAME, ""))
+
+    def write(self, name: str) -> None:
+        """Mark this process; an empty name unmarks it."""
+        if self._address:
+            ctypes.memmove(self._address, name.encode()[: self._size].ljust(self._size), self._size)
+
+
+def _serve_one(connection: socket.socket, mark: Mark) -> bool:
     head, descriptors, _, _ = socket.recv_fds(connection, _LENGTH.size, len(request.Descriptors._fields))
     if not head:
         return False
@@ -59,9 +84,11 @@ def _serve_one(connection: socket.socket) -> bool:
     asked = request.decode(_exactly(connection, *_LENGTH.unpack(head)))
     for descriptor in descriptors:
         os.set_inheritable(descriptor, False)
+    mark.write(asked.container_id)
     if os.fork() == 0:
         connection.close()
         keeper.keep(asked, request.Descriptors(*descriptors))
+    mark.write("")
     for descriptor in descriptors:
         os.close(descriptor)
     return True

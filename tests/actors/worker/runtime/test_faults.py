@@ -13,6 +13,7 @@ import pytest
 import trio
 from levers9_test_worker import MemoryObjects, a_spec, an_order, worked
 
+from levers9.actors.worker.runtime.leftovers import end_leftovers
 from levers9.actors.worker.runtime.process import ProcessRuntime
 from levers9.model.states import End
 from levers9.wire.scheduling import ContainerEnded, StartContainer, StopContainer
@@ -57,9 +58,9 @@ def alive(pid: int) -> bool:
         return False
 
 
-def fork_servers() -> list[int]:
-    """Ours: they were started by any of our threads."""
-    lists = [path.read_text().split() for path in Path("/proc/self/task").glob("*/children")]
+def fork_servers(of: str = "self") -> list[int]:
+    """They were started by any of a worker's threads."""
+    lists = [path.read_text().split() for path in Path(f"/proc/{of}/task").glob("*/children")]
     pids = [int(pid) for pids in lists for pid in pids]
     return [pid for pid in pids if b"start.py" in Path(f"/proc/{pid}/cmdline").read_bytes()]
 
@@ -157,6 +158,86 @@ async def test_when_the_worker_is_killed_the_whole_tree_is_gone_within_a_second(
         await process.wait()
     await until(lambda: not any(map(alive, noted(folder))))
     assert time.monotonic() - killed_at < 1.0
+
+
+WANDERS = """
+import os, pathlib, subprocess, sys, time
+def note(folder):
+    pathlib.Path(folder, str(os.getpid())).touch()
+def function(folder):
+    if os.fork() == 0:
+        os.setsid()
+        note(folder)
+        if os.fork() == 0:
+            os.setsid()
+            note(folder)
+        time.sleep(120)
+        os._exit(0)
+    for env in (None, {}):
+        code = "import os, pathlib, sys, time; pathlib.Path(sys.argv[1], str(os.getpid())).touch(); time.sleep(120)"
+        subprocess.Popen([sys.executable, "-S", "-c", code, folder], env=env, start_new_session=True)
+    note(folder)
+    time.sleep(120)
+"""
+
+
+def keepers() -> list[int]:
+    return [int(pid) for server in fork_servers() for pid in children(server)]
+
+
+def children(pid: int) -> list[str]:
+    return Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
+
+
+@pytest.mark.parametrize("use_cgroup", [True, False])
+async def test_a_killed_keeper_s_tree_is_ended_in_whatever_sessions_it_is_and_others_go_on(
+    processes: ProcessRuntime, code: Path, objects: MemoryObjects, tmp_path: Path, use_cgroup: bool
+) -> None:
+    (code / "mod.py").write_text(WANDERS)
+    (code / "other.py").write_text(SLEEPS)
+    processes._settings = msgspec.structs.replace(processes._settings, use_cgroup=use_cgroup)
+    folder = tmp_path / "pids"
+    folder.mkdir()
+    async with worked(processes, objects) as (plane, _):
+        await plane.start("c1")
+        (keeper,) = keepers()
+        await plane.start("c2", a_spec("other:function"))
+        await plane.run(an_order(1, str(folder)))
+        await until(lambda: len(noted(folder)) == 5)
+        os.kill(keeper, signal.SIGKILL)
+        await plane.until(lambda: bool(plane.of(ContainerEnded)))
+        assert [pid for pid in noted(folder) if alive(pid)] == []
+        await plane.run(an_order(2, 0), container_id="c2")
+        assert (await plane.result("task-2")).end is End.OK
+    groups = [Path("/sys/fs/cgroup/memory"), Path("/sys/fs/cgroup/cpu"), Path("/sys/fs/cgroup")]
+    assert not [group for group in groups if (group / "levers9-c1").exists()]
+
+
+async def test_what_a_worker_and_its_keeper_left_when_both_were_killed_is_ended_by_the_next_worker(
+    code: Path, tmp_path: Path
+) -> None:
+    (code / "mod.py").write_text(WANDERS.replace("(None, {})", "(None,)"))
+    folder, state = tmp_path / "pids", tmp_path / "state"
+    folder.mkdir()
+    plane = Path(__file__).parent.parent / "plane.py"
+    argv = [sys.executable, "-c", WORKER, str(plane), str(code), str(state), str(folder)]
+    process = await trio.lowlevel.open_process(argv, cwd=tmp_path, stdin=subprocess.DEVNULL)
+    try:
+        await until(lambda: len(noted(folder)) == 4, 20)
+        (server,) = fork_servers(str(process.pid))
+        (keeper,) = (int(pid) for pid in children(server))
+        for pid in (process.pid, server, keeper):
+            os.kill(pid, signal.SIGSTOP)
+    finally:
+        for pid in (keeper, server, process.pid):
+            os.kill(pid, signal.SIGKILL)
+        await process.wait()
+    await until(lambda: not alive(keeper))
+    left = [pid for pid in noted(folder) if alive(pid)]
+    assert len(left) == 3
+    assert end_leftovers(tmp_path / "another state") == 0
+    assert end_leftovers(state) >= len(left)
+    assert [pid for pid in left if alive(pid)] == []
 
 
 @pytest.mark.parametrize("use_cgroup", [True, False])

@@ -127,7 +127,7 @@ async def test_the_code_sees_its_own_environment_and_none_of_ours(
     seen = dict(msgspec.msgpack.decode(result.result.data, type=list[tuple[str, str]]))
     names = ("MINE", "LEVERS9_TOKEN", "LEVERS9_CONTAINER_ID", "LEVERS9_TASK_ID", "LEVERS9_ATTEMPT")
     assert [seen[name] for name in names] == ["1", "t0", "c1", "task-1", "4"]
-    assert set(seen) - set(names) <= {"PATH", "HOME", "PYTHONPATH", "LC_CTYPE"}
+    assert set(seen) - set(names) <= {"LEVERS9_WORKER_PROCESS", "PATH", "HOME", "PYTHONPATH", "LC_CTYPE"}
 
 
 async def test_another_python_minor_is_refused_with_the_reason(
