@@ -2,6 +2,7 @@
 
 import importlib.util
 import os
+import signal
 import sys
 from pathlib import Path
 from types import ModuleType
@@ -13,6 +14,9 @@ _ROOT = Path(__file__).resolve().parent.parent
 
 # `python -m pytest` puts the current folder in front, and `import wire` would work there and nowhere else.
 sys.path[:] = [entry for entry in sys.path if Path(entry or ".").resolve() != _ROOT]
+
+# A job in the background of a shell ignores Ctrl-C, and so would the processes that tests start and interrupt.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 
 # A busy machine is no failure, and continuous integration tries the same examples each time.
 settings.register_profile("house", deadline=None, derandomize="CI" in os.environ, print_blob=True)
