@@ -39,6 +39,7 @@ from ..wire.mailbox import Mailbox
 from ..wire.post import Post
 from .accounts import ensure_accounts, ensure_replica_token
 from .logs import set_up_logs
+from .orders import BrainOrders, gateway_ipc
 from .settings import Settings
 from .signals import cancel_on_signal
 
@@ -55,19 +56,6 @@ class Listen(Protocol):
     ) -> None:
         """Started once the url can be dialled."""
         ...
-
-
-class BrainOrders(msgspec.Struct, frozen=True, kw_only=True):
-    """What the root tells its brain, as JSON in LEVERS9_BRAIN: never on a command line, for it holds secrets."""
-
-    settings: Settings
-    root_pid: int
-    worker_urls: tuple[str, ...]
-    worker_http_url: str
-    replica_id: str
-    replica_token: str
-    admin_token: str = ""
-    owns_workers: bool = False
 
 
 class Brain:
@@ -200,11 +188,6 @@ class Brain:
             children += self._reign_tree.below("brain/leader/reign")
         dead = self.post.dead_letters.statistics()
         return Inspected(children=children, dead_letters=dead.total, latest_dead=self.post.dead_letters.latest(20))
-
-
-def gateway_ipc(run_dir: Path, number: int) -> str:
-    """Where the brain listens for a gateway process of its host."""
-    return f"ipc://{run_dir}/gateway-{number}.ipc"
 
 
 def _pool_settings(settings: Settings) -> list[PoolSettings]:

@@ -26,8 +26,8 @@ from ..model.states import TokenKind
 from ..model.tokens import SECRET_BYTES, make_token
 from ..store.embedded import ServerProcess, prepare_postgres, prepare_valkey
 from ..supervisor import ChildSpec, Intensity, Supervisor
-from .brain import BrainOrders, gateway_ipc
 from .disk import watch_disks
+from .orders import BrainOrders, gateway_ipc
 from .ports import claim_port
 from .settings import Settings
 

@@ -19,7 +19,8 @@ import trio.testing
 from levers9.actors.gateway.gateway import Gateway
 from levers9.actors.gateway.gateway import Surroundings as GatewaySurroundings
 from levers9.actors.gateway.streams import Knock
-from levers9.daemons.brain import Brain, BrainOrders, gateway_ipc
+from levers9.daemons.brain import Brain
+from levers9.daemons.orders import BrainOrders, gateway_ipc
 from levers9.daemons.settings import PoolTable, Settings
 from levers9.errors import BrokenByPeer, StoreUnavailable, SupervisorGaveUp
 from levers9.model.ids import Chance
