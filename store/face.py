@@ -26,7 +26,8 @@ class Store(Protocol):
         """Carry out the operations in one transaction, in order, and answer each, once it is committed.
 
         With `epoch`, only while that epoch leads. Raises `EpochSuperseded` (nothing done), `StoreUnavailable` (nothing
-        done) or `OutcomeUnknown` (read the truth again). Cancelling the caller does not undo a commit under way.
+        done) or `OutcomeUnknown` (read the truth again), and `Refused` for text that no row can hold, as NUL in an id
+        (nothing done). Cancelling the caller does not undo a commit under way.
         """
         ...
 

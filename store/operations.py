@@ -367,6 +367,18 @@ class LoadContainers(Operation, frozen=True, kw_only=True):
     ended: int = 0
 
 
+class ReadContainers(Operation, frozen=True, kw_only=True):
+    """Answers a tuple of `ContainerRow`, newest first, within a workspace (None: any).
+
+    Those with these ids, and the newest `limit` that are or were on this worker ("" for none).
+    """
+
+    container_ids: tuple[str, ...] = ()
+    worker_id: str = ""
+    workspace_id: str | None = None
+    limit: int = 100
+
+
 # Workers
 
 

@@ -2,9 +2,33 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from typing import Final
+
+import msgspec
+
+_PACKED: Final = frozenset({"arguments", "result", "failure", "spec", "why"})  # kept as bytes, or made storable
+
 
 def storable(text: str) -> str:
     """The text without what no Postgres text can hold: NUL, and halves of surrogate pairs, each replaced."""
     if "\0" not in text and text.isprintable():
         return text
     return text.replace("\0", "�").encode("utf-8", "replace").decode("utf-8", "replace")
+
+
+def unstorable(operation: msgspec.Struct) -> str | None:
+    """The first text of an operation, names and identities above all, that no row can hold; None where all is well."""
+    return next((text for text in _texts(operation) if storable(text) != text), None)
+
+
+def _texts(value: object) -> Iterator[str]:
+    if isinstance(value, str):
+        yield value
+    elif isinstance(value, tuple):
+        for each in value:
+            yield from _texts(each)
+    elif isinstance(value, msgspec.Struct):
+        for name in value.__struct_fields__:
+            if name not in _PACKED:
+                yield from _texts(getattr(value, name))

@@ -144,6 +144,7 @@ def s3_url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """Where an S3 server answers that keeps its buckets in a folder."""
     handler = type("Handler", (S3Handler,), {"data_root": tmp_path_factory.mktemp("s3"), "log_message": quiet})
     server = ThreadingHTTPServer(("127.0.0.1", 0), handler)
+    server.handle_error = quiet  # type: ignore[method-assign]  # callers that leave in the middle are part of the tests
     thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
     thread.start()
     yield f"http://127.0.0.1:{server.server_port}"

@@ -5,41 +5,36 @@ from __future__ import annotations
 from collections import OrderedDict
 from typing import Final
 
-import trio
-
 from ...errors import FORBIDDEN, INVALID, Refused
 from ...model.states import ContainerState, TokenKind
 from ...model.tokens import Principal
 from ...store.face import Store
-from ...store.operations import ContainerRow, LoadContainers
+from ...store.operations import ContainerRow, ReadContainers, rows_of
 
 CONTAINERS_KEPT: Final = 50_000
-ENDED_LOADED: Final = 1_000  # a container's last logs and results may come shortly after its end
 
 
 class Tenancy:
-    """Answers from what it read of the store's containers, and reads them again when it does not know one."""
+    """Answers from the containers that it read of the store, and reads one more when it does not know it."""
 
     def __init__(self, store: Store) -> None:
         self._store = store
         self._rows: OrderedDict[str, ContainerRow] = OrderedDict()
-        self._served: dict[tuple[str, str], None] = {}
-        self._lock = trio.Lock()
-        self._loads = 0
+        self._served: OrderedDict[tuple[str, str], None] = OrderedDict()
 
     async def container(self, container_id: str) -> ContainerRow | None:
         """The container as it is now; one whose end is known is not read again."""
         known = self._rows.get(container_id)
         if not container_id or (known is not None and known.state is ContainerState.ENDED):
             return known
-        await self._load()
+        await self._read(ReadContainers(container_ids=(container_id,)))
         return self._rows.get(container_id)
 
     async def workspace_of(self, container_id: str, worker_id: str) -> str:
         """The workspace of a container on this worker. Raises `Refused` when the container is not this worker's."""
         known = self._rows.get(container_id)
         if known is None or known.worker_id != worker_id:
-            await self._load()
+            await self._read(ReadContainers(container_ids=(container_id,)))
             known = self._rows.get(container_id)
         if known is None or known.worker_id != worker_id:
             raise Refused(f"Container {container_id!r} is not on worker {worker_id!r}.", code=FORBIDDEN)
@@ -56,27 +51,21 @@ class Tenancy:
         return asked
 
     async def _serves(self, worker_id: str, workspace_id: str) -> bool:
-        if (worker_id, workspace_id) not in self._served:
-            await self._load()
+        """A container's last logs and results may come after its end, so one that was there is enough."""
+        if worker_id and (worker_id, workspace_id) not in self._served:
+            await self._read(ReadContainers(worker_id=worker_id, workspace_id=workspace_id, limit=1))
         return (worker_id, workspace_id) in self._served
 
-    async def _load(self) -> None:
-        """One load serves everybody who asked before it began."""
-        seen = self._loads
-        async with self._lock:
-            if self._loads > seen:
-                return
-            self._loads += 1
-            (rows,) = await self._store.apply(LoadContainers(ended=ENDED_LOADED))
-            self._keep([row for row in rows if isinstance(row, ContainerRow)] if isinstance(rows, tuple) else [])
-
-    def _keep(self, rows: list[ContainerRow]) -> None:
-        for row in rows:
+    async def _read(self, operation: ReadContainers) -> None:
+        (rows,) = await self._store.apply(operation)
+        for row in rows_of(rows, ContainerRow):
             self._rows[row.container_id] = row
             self._rows.move_to_end(row.container_id)
-        while len(self._rows) > CONTAINERS_KEPT:
-            self._rows.popitem(last=False)
-        self._served = {(row.worker_id, row.workspace_id): None for row in self._rows.values()}
+            if row.worker_id:
+                self._served[row.worker_id, row.workspace_id] = None
+        for kept in (self._rows, self._served):
+            while len(kept) > CONTAINERS_KEPT:
+                kept.popitem(last=False)
 
 
 def _own(workspace_id: str, asked: str) -> str:

@@ -23,6 +23,7 @@ from ..operations import (
     PutOutbox,
     PutPool,
     PutWorkers,
+    ReadContainers,
     WorkerMove,
     WorkerRow,
 )
@@ -70,6 +71,14 @@ def _load_containers(tables: Tables, operation: LoadContainers) -> tuple[Contain
     ended.sort(key=lambda row: (row.ended_at_s, row.container_id), reverse=True)
     chosen = [row for row in rows if row.state is not ContainerState.ENDED] + ended[: operation.ended]
     return tuple(sorted(chosen, key=lambda row: (row.requested_at_s, row.container_id)))
+
+
+@carries_out(ReadContainers)
+def _read_containers(tables: Tables, operation: ReadContainers) -> tuple[ContainerRow, ...]:
+    rows = [row for row in tables.containers.values() if operation.workspace_id in (None, row.workspace_id)]
+    rows.sort(key=lambda row: (row.requested_at_s, row.container_id), reverse=True)
+    there = [row for row in rows if row.worker_id == operation.worker_id != ""][: operation.limit]
+    return tuple([row for row in rows if row in there or row.container_id in operation.container_ids])
 
 
 @carries_out(PutWorkers)

@@ -6,9 +6,10 @@ from collections import deque
 
 import trio
 
-from ...errors import EpochSuperseded, OutcomeUnknown, StoreUnavailable
+from ...errors import INVALID, EpochSuperseded, OutcomeUnknown, Refused, StoreUnavailable
 from ..face import StoreStatistics
 from ..operations import Answer, Operation
+from ..text import unstorable
 from . import accounts, fleet, tasks
 from .tables import Tables, carry_out
 
@@ -47,6 +48,9 @@ class MemoryStore:
         if fault is True:
             self._failures += 1
             raise StoreUnavailable("the store was told to fail before the commit")
+        for operation in operations:
+            if (text := unstorable(operation)) is not None:
+                raise Refused("The store cannot hold this.", f"{text[:80]!r} is no text for a row.", code=INVALID)
         if epoch is not None and not self._tables.leads(epoch):
             raise EpochSuperseded("leader", epoch)
         answers = tuple([carry_out(self._tables, operation) for operation in operations])

@@ -22,6 +22,7 @@ from ..operations import (
     PutOutbox,
     PutPool,
     PutWorkers,
+    ReadContainers,
     WorkerRow,
 )
 from ..text import storable
@@ -127,21 +128,38 @@ def _container(row: Record) -> ContainerRow:
     )
 
 
+_CONTAINER: Final = """
+container_id, stub_id, workspace_id, state, worker_id, requested_at_s, placed_at_s, ready_at_s, ended_at_s, how, why
+"""
+
 read(
     LoadContainers,
-    """
+    f"""
     SELECT * FROM (
-        SELECT container_id, stub_id, workspace_id, state, worker_id, requested_at_s, placed_at_s, ready_at_s,
-            ended_at_s, how, why
-        FROM containers WHERE state <> 'ended' AND ($1::text IS NULL OR workspace_id = $1)
+        SELECT {_CONTAINER} FROM containers
+        WHERE state <> 'ended' AND ($1::text IS NULL OR workspace_id = $1)
         UNION ALL
-        (SELECT container_id, stub_id, workspace_id, state, worker_id, requested_at_s, placed_at_s, ready_at_s,
-            ended_at_s, how, why
-        FROM containers WHERE state = 'ended' AND ($1::text IS NULL OR workspace_id = $1)
+        (SELECT {_CONTAINER} FROM containers
+        WHERE state = 'ended' AND ($1::text IS NULL OR workspace_id = $1)
         ORDER BY ended_at_s DESC, container_id DESC LIMIT $2)
     ) AS chosen ORDER BY requested_at_s, container_id
     """,
     lambda o: (o.workspace_id, o.ended),
+    lambda _, rows: tuple([_container(row) for row in rows]),
+)
+
+read(
+    ReadContainers,
+    f"""
+    SELECT {_CONTAINER} FROM containers
+    WHERE container_id = ANY($1::text[]) AND ($3::text IS NULL OR workspace_id = $3)
+    UNION
+    (SELECT {_CONTAINER} FROM containers
+    WHERE worker_id = $2 AND $2 <> '' AND ($3::text IS NULL OR workspace_id = $3)
+    ORDER BY requested_at_s DESC, container_id DESC LIMIT $4)
+    ORDER BY requested_at_s DESC, container_id DESC
+    """,
+    lambda o: (o.container_ids, o.worker_id, o.workspace_id, o.limit),
     lambda _, rows: tuple([_container(row) for row in rows]),
 )
 

@@ -193,6 +193,13 @@ fleet = st.one_of(
     builds(ops.PutContainers, containers=several(container)),
     builds(ops.MoveContainers, moves=several(container_move), now_s=now_s),
     builds(ops.LoadContainers, workspace_id=maybe_workspace, ended=limit),
+    builds(
+        ops.ReadContainers,
+        container_ids=several(container_id),
+        worker_id=just("") | worker_id,
+        workspace_id=maybe_workspace,
+        limit=limit,
+    ),
     builds(ops.PutWorkers, workers=several(worker)),
     builds(ops.MoveWorkers, moves=several(worker_move), now_s=now_s),
     builds(ops.LoadWorkers, gone=limit),

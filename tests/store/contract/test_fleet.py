@@ -22,6 +22,7 @@ from levers9.store.operations import (
     PutOutbox,
     PutPool,
     PutWorkers,
+    ReadContainers,
     WorkerMove,
     WorkerRow,
 )
@@ -192,3 +193,22 @@ async def test_what_is_owed_is_replaced_by_key_and_goes_when_acknowledged(store:
     assert await store.apply(PutOutbox(rows=(owed("a", 4.0, b"again"),))) == (Applied(ids=("a",)),)
     assert await store.apply(AckOutbox(keys=("none", "b", "b"))) == (Applied(ids=("b",)),)
     assert await store.apply(LoadOutbox()) == ((owed("a", 4.0, b"again"),),)
+
+
+async def test_containers_are_read_by_their_ids_and_by_their_worker(store: Store) -> None:
+    there = [container(number, worker_id="worker-1", state=CS.ENDED) for number in (1, 2, 3)]
+    elsewhere = container(4, worker_id="worker-2", workspace_id="workspace-2")
+    waiting = container(5)
+    await store.apply(PutContainers(containers=(*there, elsewhere, waiting)))
+    for asked, expected in (
+        (ReadContainers(), ()),
+        (ReadContainers(container_ids=("container-1", "container-5", "unknown")), (waiting, there[0])),
+        (ReadContainers(worker_id="worker-1"), tuple(reversed(there))),
+        (ReadContainers(worker_id="worker-1", limit=1), (there[2],)),
+        (ReadContainers(container_ids=("container-1", "container-3"), worker_id="worker-1", limit=1), there[2::-2]),
+        (
+            ReadContainers(container_ids=("container-1",), worker_id="worker-2", workspace_id="workspace-2"),
+            (elsewhere,),
+        ),
+    ):
+        assert await store.apply(asked) == (tuple(expected),)

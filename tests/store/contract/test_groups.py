@@ -1,18 +1,26 @@
 """Groups: each caller's operations stay together, in order, whoever else is there and whoever leaves."""
 
+import pytest
 import trio
 
+from levers9.errors import INVALID, Refused
+from levers9.model.states import End, TaskState
 from levers9.store.face import Store
 from levers9.store.operations import (
     Applied,
+    AttemptEnd,
     CreateWorkspace,
+    EndAttempts,
     ListWorkspaces,
     LoadOutbox,
+    Operation,
     OutboxRow,
     PutOutbox,
+    ReadTasks,
     TakeLeadership,
     WorkspaceRow,
 )
+from levers9.wire.message import Failure
 
 
 def creating(number: int) -> CreateWorkspace:
@@ -86,3 +94,27 @@ async def test_callers_with_and_without_an_epoch_do_not_mix(store: Store) -> Non
         for number in range(30):
             nursery.start_soon(lambda n=number: store.apply(creating(n), epoch=1 if n % 3 else None))
     assert len(await names(store)) == 30
+
+
+@pytest.mark.parametrize("text", ["nul \0", "half a pair \ud800"])
+@pytest.mark.parametrize("read", [False, True])
+async def test_text_that_no_row_can_hold_is_refused_and_nothing_of_its_group_is_done(
+    store: Store, text: str, read: bool
+) -> None:
+    odd: Operation = ReadTasks(task_ids=(text,)) if read else CreateWorkspace(workspace_id=text, name="odd", now_s=1.0)
+    for operations in ((odd,), (creating(1), odd)):
+        with pytest.raises(Refused) as caught:
+            await store.apply(*operations)
+        assert (caught.value.code, caught.value.what) == (INVALID, "The store cannot hold this.")
+    assert await names(store) == []
+
+
+async def test_what_a_failure_says_may_be_any_text(store: Store) -> None:
+    end = AttemptEnd(
+        task_id="unknown",
+        attempt=1,
+        state=TaskState.ERROR,
+        end=End.ERROR,
+        failure=Failure("error", "nul \0", "", "", b""),
+    )
+    assert await store.apply(EndAttempts(ends=(end,), now_s=1.0)) == (Applied(),)
