@@ -13,6 +13,7 @@ from ...model.states import TaskEvent
 from ...store import operations as ops
 from ...wire import client
 from ...wire.letter import Letter
+from ...wire.message import Message
 from .explaining import reasons
 from .group import Group
 from .ledger import Call, Ledger, Stub
@@ -20,6 +21,20 @@ from .outcomes import CANCELLED
 from .workers import WorkersSide
 
 UNFINISHED_MAX: Final = 2_000_000  # about 1 KiB each: beyond that a submission is refused, never half taken
+
+
+def _check_identities(message: Message) -> None:
+    """What no row can hold would end the group that it came with, and the reign."""
+    match message:
+        case client.SubmitTasks(tasks=tasks):
+            identities = tuple([task.task_id for task in tasks])
+        case client.ResultsTaken() | client.WatchTasks() | client.CancelTasks():
+            identities = message.task_ids
+        case _:
+            return
+    joined = "".join(identities)
+    if not (joined.isascii() and joined.isprintable()):
+        raise Refused("A task's identity has odd characters.", "It is of printable ASCII characters.", code=INVALID)
 
 
 class CallersSide:
@@ -32,6 +47,7 @@ class CallersSide:
 
     def handle(self, letter: Letter, now_s: float) -> None:
         """Take one letter of a caller in."""
+        _check_identities(letter.message)
         match letter.message:
             case client.SubmitTasks() as message:
                 self._submit(message, letter, now_s)

@@ -162,6 +162,19 @@ def test_what_belongs_to_another_workspace_is_not_found() -> None:
     assert stage.policy.ledger.calls["a"].watchers == (ME,)
 
 
+@pytest.mark.parametrize("task_id", ["nul \0", "é", "two\nlines"])
+def test_an_identity_that_no_row_should_hold_is_refused_and_harms_nobody(task_id: str) -> None:
+    stage = Stage()
+    for letter in (
+        stage.submission("a", task_id),
+        stage.letter(client.WatchTasks(task_ids=(task_id,))),
+        stage.letter(client.CancelTasks(task_ids=("a", task_id))),
+        stage.letter(client.ResultsTaken(task_ids=(task_id,))),
+    ):
+        assert refusal(stage, letter) == "invalid"
+    assert stage.submit("a").only(client.TasksAccepted).task_ids == ("a",)
+
+
 def test_a_submission_beyond_what_fits_is_refused_whole(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(callers, "UNFINISHED_MAX", 2)
     stage = Stage()
