@@ -165,7 +165,7 @@ class NngCarrier:
 
     async def send(self, frame: bytes) -> None:
         """Hand a frame to nng; waits while 16 are there. Cancelled, it was not sent."""
-        await trio.lowlevel.checkpoint()
+        await trio.lowlevel.checkpoint_if_cancelled()
         while True:
             self._check_open()
             if self._over:
@@ -176,6 +176,7 @@ class NngCarrier:
                 await self._wait(self._send_fd)
             else:
                 self._counts.sent(frame)
+                await trio.lowlevel.cancel_shielded_checkpoint()  # others run after the frame has left, not before
                 return
 
     async def receive(self) -> bytes:
