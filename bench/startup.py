@@ -36,7 +36,7 @@ def container_starts_ms(starts: int) -> list[float]:
     """Each start of a process container, from the order to the first line of the person's module."""
     command = [sys.executable, str(PEERS_FOLDER / "container_levers9.py"), "--starts", str(starts)]
     done = subprocess.run(command, cwd=PEERS_FOLDER, capture_output=True, check=True, timeout=DEADLINE_S)
-    return msgspec.json.decode(done.stdout, type=list[float])
+    return msgspec.json.decode(done.stdout.splitlines()[-1], type=list[float])
 
 
 def python_start_ms() -> float:
