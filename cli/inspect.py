@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, Final
 import msgspec
 
 from ..wire.control import ChildStanding
-from .output import Json, coloured, print_json
+from .output import Json, for_terminal, print_json
 from .plane import ask
 
 if TYPE_CHECKING:
-    from rich.console import RenderableType
+    from rich.text import Text
 
 _EVERY_S: Final = 1.0
 
@@ -88,14 +88,11 @@ def _watch(tree: Tree) -> None:
             live.update(_rendered(ask(Tree, "GET", "inspect")), refresh=True)
 
 
-def _rendered(tree: Tree) -> RenderableType:
-    from rich.console import Group
-    from rich.table import Table
+def _rendered(tree: Tree) -> Text:
+    from rich.text import Text
 
-    table = Table(*HEADINGS, box=None, header_style="bold", pad_edge=False)
-    for row in lines_of(tree):
-        table.add_row(*map(coloured, row))
-    return Group(table, "", _dead(tree), *tree.latest_dead[-5:])
+    lines = [*for_terminal([HEADINGS, *lines_of(tree)]), "", f"dead letters: {tree.dead_letters:,}"]
+    return Text.from_ansi("\n".join([*lines, *tree.latest_dead[-5:]]))
 
 
 def _dead(tree: Tree) -> str:

@@ -54,17 +54,26 @@ def print_table(headings: Sequence[str], rows: Iterable[Sequence[str]], empty: s
     if on_terminal and len(table) == 1:
         print(empty)
         return
-    columns = list(zip(*table))
-    if on_terminal:
-        columns = [column for column in columns if any(cell not in ("", "–") for cell in column[1:])]
-    widths = [max(map(len, column)) for column in columns]
-    if on_terminal:
-        whole = [not place or column[0] in _WHOLE for place, column in enumerate(columns)]
-        widths = fitted(widths, whole, shutil.get_terminal_size().columns)
-    for number, row in enumerate(zip(*columns)):
-        cells = [cut(cell, width).ljust(width) for cell, width in zip(row, widths)]
-        line = _GAP.join(map(_in_colour, cells) if on_terminal else cells).rstrip()
-        sys.stdout.write((f"{_BOLD}{line}{_PLAIN}" if on_terminal and not number else line) + "\n")
+    for line in for_terminal(table) if on_terminal else in_columns(table):
+        sys.stdout.write(f"{line}\n")
+
+
+def in_columns(table: Sequence[Sequence[str]]) -> list[str]:
+    """Each cell whole, for programs."""
+    widths = [max(map(len, column)) for column in zip(*table)]
+    return [_GAP.join(cut(cell, width).ljust(width) for cell, width in zip(row, widths)).rstrip() for row in table]
+
+
+def for_terminal(table: Sequence[Sequence[str]]) -> list[str]:
+    """Each row one line of the terminal, states in their colours, the headings in bold."""
+    columns = [column for column in zip(*table) if any(cell not in ("", "–") for cell in column[1:])]
+    whole = [not place or column[0] in _WHOLE for place, column in enumerate(columns)]
+    widths = fitted([max(map(len, column)) for column in columns], whole, shutil.get_terminal_size().columns)
+    lines = []
+    for row in zip(*columns):
+        cells = (cut(cell, width).ljust(width) for cell, width in zip(row, widths))
+        lines.append(_GAP.join(map(_in_colour, cells)).rstrip())
+    return [f"{_BOLD}{lines[0]}{_PLAIN}", *lines[1:]]
 
 
 def fitted(widths: Sequence[int], whole: Sequence[bool], room: int) -> list[int]:
@@ -97,14 +106,6 @@ def duration(seconds: float) -> str:
         if seconds >= 2 * size:
             return f"{seconds / size:.0f} {unit}"
     return f"{seconds:.0f} s" if seconds >= 10 else f"{seconds:.1f} s"
-
-
-def coloured(word: str) -> str:
-    """A state in its colour, as rich's markup."""
-    from rich.markup import escape
-
-    colour = _COLOURS.get(word)
-    return f"[{colour}]{escape(word)}[/]" if colour else escape(word)
 
 
 def _in_colour(cell: str) -> str:

@@ -9,6 +9,7 @@ from typing import Annotated
 import cyclopts
 import msgspec
 
+from ..errors import INVALID, Refused
 from .output import Json, ago, duration, print_json, print_table, short_names
 from .plane import ask, plane
 
@@ -124,6 +125,8 @@ def why(task: TaskId, /, *, json: Json = False) -> None:
 @app.command
 def stop(*tasks: TaskId) -> None:
     """Cancel calls. Code that runs gets 30 s to end."""
+    if not tasks:
+        raise Refused("No call was named.", fix="Give the ids of calls; `levers9 task list` shows them.", code=INVALID)
     for task in tasks:
         found = ask(Stopped, "POST", f"tasks/{task}/stop")
         print(f"{found.task_id} is {found.state}.")

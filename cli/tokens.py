@@ -7,6 +7,9 @@ from typing import Annotated
 import cyclopts
 import msgspec
 
+from ..errors import INVALID, Refused
+from ..model.states import TokenKind
+from ..sdk.config import nearest
 from .output import Json, ago, print_json, print_table
 from .plane import ask
 
@@ -69,6 +72,10 @@ def create(*, kind: str = "workspace", name: str = "", workspace: str = "", json
     workspace
         The workspace it is for; your own by default.
     """
+    if kind not in {str(one) for one in TokenKind}:
+        meant = nearest(kind, [str(one) for one in TokenKind])
+        fix = f"Did you mean {meant!r}?" if meant else f"Kinds are: {', '.join(TokenKind)}."
+        raise Refused(f"There is no kind of token {kind!r}.", fix=fix, code=INVALID)
     found = ask(Token, "POST", "tokens", body={"kind": kind, "name": name, "workspace": workspace})
     if json:
         print_json(found)

@@ -46,9 +46,13 @@ class Client:
         return Task(id, self.connection)
 
     def upload_file(self, path: str | Path) -> str:
-        """Store a file in the object store and return its key; the same content is stored once."""
-        from .packing import blob_key
+        """Store a file in the object store and return its key; the same content is stored once.
 
+        Raises `Refused` beyond 256 MiB.
+        """
+        from .packing import blob_key, refuse_too_large
+
+        refuse_too_large(f"The file {path} is", Path(path).stat().st_size)
         data = Path(path).read_bytes()
         key = blob_key(data)
         self.connection.rest.put(key, data)

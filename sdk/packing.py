@@ -60,16 +60,21 @@ def payload(format: str, data: bytes, objects: Objects) -> Payload:
     size = len(data)
     if size <= INLINE_MAX_BYTES:
         return Payload(format, data, "", size)
-    if size > PAYLOAD_MAX_BYTES:
-        raise Refused(
-            f"The arguments of this call are {size / 2**20:,.0f} MiB.",
-            f"The limit is {PAYLOAD_MAX_BYTES >> 20} MiB.",
-            "Put the data in a Volume and pass its path, or split the call.",
-            TOO_LARGE,
-        )
+    refuse_too_large("The arguments of this call are", size)
     key = blob_key(data)
     objects.put(key, data)
     return Payload(format, b"", key, size)
+
+
+def refuse_too_large(what: str, size_bytes: int) -> None:
+    """Raises `Refused` with the sizes when this is more than one object may hold; `what` begins the sentence."""
+    if size_bytes > PAYLOAD_MAX_BYTES:
+        raise Refused(
+            f"{what} {size_bytes / 2**20:,.1f} MiB.",
+            f"The limit is {PAYLOAD_MAX_BYTES >> 20} MiB.",
+            "Put the data where workers can read it and pass its path, or split it.",
+            TOO_LARGE,
+        )
 
 
 def unpack_result(packed: Payload, objects: Objects) -> object:

@@ -134,6 +134,21 @@ def test_tokens_of_machines_and_revoked_ones_are_listed_where_asked(http: HttpSt
     assert len(json.loads(line("token", "list", "--all", "--json").out)) == 4
 
 
+def test_a_kind_of_token_that_does_not_exist_is_told_with_the_nearest(http: HttpStub, line: Line) -> None:
+    done = line("token", "create", "--kind", "workspaces")
+    assert (done.code, done.err) == (
+        1,
+        "levers9: There is no kind of token 'workspaces'. Did you mean 'workspace'?\n",
+    )
+    assert http.asked == []
+
+
+def test_stopping_nothing_is_told(http: HttpStub, line: Line) -> None:
+    done = line("task", "stop")
+    assert (done.code, done.out) == (1, "")
+    assert "No call was named. Give the ids of calls" in done.err
+
+
 def test_a_token_is_revoked_by_its_id(http: HttpStub, line: Line) -> None:
     http.answers["DELETE /api/v1/tokens/token-1"] = (200, {"token_id": "token-1"})
     assert line("token", "revoke", "token-1").out == "token-1 is revoked.\n"

@@ -99,15 +99,20 @@ def test_a_result_that_cannot_be_pickled_is_told_from_where_it_was_made(laptop: 
 
 
 def test_arguments_over_the_limit_are_not_sent(laptop: Laptop) -> None:
-    said = told(laptop.python(f"{FUNCTIONS}\nsame.remote(bytes((256 << 20) + 1))"))
-    assert "The arguments of this call are 256 MiB. The limit is 256 MiB." in said
-    assert "Put the data in a Volume and pass its path, or split the call." in said
+    said = told(laptop.python(f"{FUNCTIONS}\nsame.remote(bytes(257 << 20))"))
+    assert "The arguments of this call are 257.0 MiB. The limit is 256 MiB." in said
+    assert "Put the data where workers can read it and pass its path, or split it." in said
+
+
+def test_a_file_over_the_limit_is_not_read(laptop: Laptop) -> None:
+    program = "from levers9 import Client\nopen('large', 'wb').truncate(300 << 20)\nClient().upload_file('large')\n"
+    assert "The file large is 300.0 MiB. The limit is 256 MiB." in told(laptop.python(program))
 
 
 def test_a_result_over_the_limit_ends_its_call_with_the_sizes(laptop: Laptop) -> None:
-    done = laptop.python(f"{FUNCTIONS}\nif __name__ == '__main__':\n    many_bytes.remote((256 << 20) + 1)")
+    done = laptop.python(f"{FUNCTIONS}\nif __name__ == '__main__':\n    many_bytes.remote(257 << 20)")
     assert "The result is too large." in done.stderr
-    assert "256 MiB" in done.stderr
+    assert "The result has 257 MiB; at most 256 MiB can be returned." in done.stderr
     assert "Write it to a Volume, and return its path." in done.stderr
 
 
@@ -120,11 +125,14 @@ def test_without_a_token_and_without_a_dev_it_says_how_to_get_one(bare_laptop: L
         assert "Start `levers9 dev` on this machine, or run `levers9 login`" in told(done)
 
 
-@pytest.mark.parametrize("token", ["nonsense", "l9_space_" + 43 * "A"])
-def test_a_token_that_is_wrong_is_refused_with_what_to_do(laptop: Laptop, token: str) -> None:
+@pytest.mark.parametrize(
+    ("token", "words"),
+    [("nonsense", "The token is malformed."), ("l9_space_" + 43 * "A", "The token is unknown or revoked.")],
+)
+def test_a_token_that_is_wrong_is_refused_with_what_to_do(laptop: Laptop, token: str, words: str) -> None:
     env = address_of(laptop) | {"LEVERS9_TOKEN": token}
     for done in (laptop.python(f"{FUNCTIONS}\nsame.remote(1)", **env), laptop.levers9("task", "list", **env)):
-        assert "token" in told(done)
+        assert words in told(done)
         assert "levers9 login" in told(done)
 
 

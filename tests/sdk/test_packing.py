@@ -93,7 +93,7 @@ def test_a_value_at_the_limit_stays_in_the_message() -> None:
 
 def test_arguments_over_the_limit_are_refused_and_name_the_way_out(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("levers9.sdk.packing.PAYLOAD_MAX_BYTES", 1 << 20)
-    with pytest.raises(Refused, match=r"2 MiB\. The limit is 1 MiB\. Put the data in a Volume"):
+    with pytest.raises(Refused, match=r"2.0 MiB\. The limit is 1 MiB\. Put the data where"):
         payload(PICKLE, b"x" * (2 << 20), Shelf())
 
 
