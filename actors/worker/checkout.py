@@ -1,14 +1,18 @@
 """Checkouts of code: one read-only folder for each manifest, shared by all containers that run it.
 
 Files are kept by hash and linked into checkouts, so that a changed project fetches what changed. A checkout appears
-under its name by one rename, when all of it is there.
+under its name by one rename, when all of it is there. Whoever uses one holds a shared lock on its folder, which keeps
+it from being removed (`pruning.py`).
 """
 
 from __future__ import annotations
 
+import contextlib
+import fcntl
 import hashlib
 import os
 import shutil
+from collections.abc import AsyncIterator
 from pathlib import Path, PurePosixPath
 from typing import Final
 
@@ -20,6 +24,7 @@ from .objects import Objects, Owner
 
 FETCH_BYTES: Final = 4 << 20  # asked for in one request
 FETCH_KEYS: Final = 256
+_AGAIN_S: Final = 0.02
 _HEXADECIMAL: Final = frozenset("0123456789abcdef")
 
 
@@ -49,6 +54,20 @@ class Checkouts:
         self._objects = objects
         self._locks: dict[str, trio.Lock] = {}
 
+    @contextlib.asynccontextmanager
+    async def use(self, owner: Owner, code_key: str) -> AsyncIterator[Path]:
+        """The folder with the code of a manifest, which nobody removes meanwhile. Raises as `get`."""
+        while True:
+            folder = await self.get(owner, code_key)
+            lock = _shared_lock(folder)
+            if lock is not None:
+                break
+            await trio.sleep(_AGAIN_S)  # it is being removed
+        try:
+            yield folder
+        finally:
+            os.close(lock)
+
     async def get(self, owner: Owner, code_key: str) -> Path:
         """The folder with the code of a manifest. Raises `Refused` for a wrong one, `LeversError` out of reach."""
         name = code_key.rpartition("/")[2]
@@ -62,6 +81,12 @@ class Checkouts:
 
     async def _make(self, owner: Owner, code_key: str, folder: Path) -> None:
         files = parse_manifest(await self._objects.get(owner, code_key), code_key)
+        try:
+            await self._fill(owner, files, folder)
+        except FileNotFoundError:  # a file was removed, as one that nobody used, after we had seen it
+            await self._fill(owner, files, folder)
+
+    async def _fill(self, owner: Owner, files: tuple[CodeFile, ...], folder: Path) -> None:
         kept = folder.parent.parent / "files"
         missing = await trio.to_thread.run_sync(_missing, kept, files)
         for batch in _batches(missing):
@@ -82,6 +107,23 @@ def parse_manifest(data: bytes, code_key: str) -> tuple[CodeFile, ...]:
         if outside or len(file.sha256) != 64 or not _HEXADECIMAL.issuperset(file.sha256):
             raise Refused(f"The code manifest {code_key} names {file.path!r}, which is not allowed.", code=INVALID)
     return files
+
+
+def _shared_lock(folder: Path) -> int | None:
+    """A descriptor that holds the folder, and notes that it is used now; None where it is being removed."""
+    try:
+        descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    except FileNotFoundError:
+        return None
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        if os.path.samestat(os.fstat(descriptor), folder.stat()):
+            os.utime(descriptor)
+            return descriptor
+    except (BlockingIOError, FileNotFoundError):
+        pass
+    os.close(descriptor)
+    return None
 
 
 def _batches(files: list[CodeFile]) -> list[list[CodeFile]]:

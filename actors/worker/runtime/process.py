@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import secrets
 import socket
 import time
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 from typing import Final
 
 import msgspec
+import structlog
 import trio
 
 from ....errors import WRONG_PYTHON, Refused
@@ -20,6 +22,7 @@ from ..checkout import Checkouts
 from ..events import Launch
 from ..logs import LogShipper, LogSink, LogSplitter
 from ..objects import Objects, Owner
+from ..pruning import PRUNE_EVERY_S, prune
 from .container import ProcessContainer
 from .face import Exit, RunningContainer, Sink
 from .leftovers import WORKER_MARK, end_container, end_leftovers, worker_mark
@@ -28,6 +31,7 @@ from .servers import ForkServer, ForkServers
 
 OPEN_FILES: Final = 65_536
 LOGS_LEFT_S: Final = 5.0  # after the end, the last chunk of logs has this long to get through
+_log = structlog.get_logger()
 
 
 class ProcessSettings(msgspec.Struct, frozen=True, kw_only=True):
@@ -68,7 +72,20 @@ class ProcessRuntime:
     async def serve(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
         """Hold the fork servers until cancelled; `run` works while this does. What dead workers left is ended first."""
         await trio.to_thread.run_sync(end_leftovers, self._state_folder)
-        await self._servers.run(task_status=task_status)
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(self._prune)
+            await self._servers.run(task_status=task_status)
+
+    async def _prune(self) -> None:
+        while True:
+            try:
+                removed = await trio.to_thread.run_sync(prune, self._state_folder / "workspaces", self._unix_time())
+            except OSError as error:  # it costs room, and no call
+                _log.warning("old checkouts could not be removed", error=str(error))
+            else:
+                if removed:
+                    _log.info("old checkouts were removed", count=removed)
+            await trio.sleep(PRUNE_EVERY_S)
 
     async def warm_up(self, interpreter: str = "") -> None:
         """Start an interpreter's fork server before its first container comes."""
@@ -79,19 +96,22 @@ class ProcessRuntime:
         owner = Owner(workspace_id=launch.workspace_id, container_id=launch.container_id, token=launch.token)
         server = await self._servers.get(launch.spec.interpreter)
         _check_python(launch.spec, server.python)
-        code = await self._checkouts.get(owner, launch.spec.code_key) if launch.spec.code_key else None
-        kind, _, key = launch.spec.handler.partition(":")
-        function = await self._objects.get(owner, key) if kind == "pickle" else b""
-        shipper = LogShipper(launch.container_id, self._log_sink, self._unix_time)
-        container = await self._fork(launch, server, str(code or ""), function, shipper, sink)
-        task_status.started(container)
-        async with trio.open_nursery() as nursery:
-            nursery.start_soon(shipper.run)
-            ended = await container.run()
-            nursery.cancel_scope.cancel(reason="the container has ended")
-        with trio.move_on_after(LOGS_LEFT_S):
-            await shipper.flush()
-        return ended
+        async with self._code(owner, launch.spec.code_key) as code:
+            kind, _, key = launch.spec.handler.partition(":")
+            function = await self._objects.get(owner, key) if kind == "pickle" else b""
+            shipper = LogShipper(launch.container_id, self._log_sink, self._unix_time)
+            container = await self._fork(launch, server, code, function, shipper, sink)
+            task_status.started(container)
+            return await _see_through(container, shipper)
+
+    @contextlib.asynccontextmanager
+    async def _code(self, owner: Owner, code_key: str) -> AsyncIterator[str]:
+        """The folder of the code, kept while the container runs; empty where it has none."""
+        if not code_key:
+            yield ""
+            return
+        async with self._checkouts.use(owner, code_key) as folder:
+            yield str(folder)
 
     async def _fork(
         self, launch: Launch, server: ForkServer, code: str, function: bytes, shipper: LogShipper, sink: Sink
@@ -128,6 +148,16 @@ class ProcessRuntime:
         limits = (spec.shape.cpu_milli, spec.shape.memory_mib << 20, settings.open_files, settings.processes)
         rest = (marker, settings.memory_watch_s, PAYLOAD_MAX_BYTES, settings.use_cgroup)
         return msgspec.msgpack.encode((*fields, *limits, *rest))
+
+
+async def _see_through(container: ProcessContainer, shipper: LogShipper) -> Exit:
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(shipper.run)
+        ended = await container.run()
+        nursery.cancel_scope.cancel(reason="the container has ended")
+    with trio.move_on_after(LOGS_LEFT_S):
+        await shipper.flush()
+    return ended
 
 
 def _check_python(spec: StubSpec, python: str) -> None:

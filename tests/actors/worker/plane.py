@@ -1,6 +1,7 @@
 """A worker over an in-memory link, with a control plane that only notes what it hears."""
 
 import contextlib
+import hashlib
 import importlib
 import sys
 from collections.abc import AsyncIterator, Callable
@@ -77,6 +78,18 @@ class MemoryObjects:
     async def put(self, owner: Owner, key: str, data: bytes) -> None:
         await trio.lowlevel.checkpoint()
         self.kept[key] = data
+
+
+def put_code(objects: MemoryObjects, files: dict[str, bytes], mode: int = 0o644) -> str:
+    rows = []
+    for path, data in files.items():
+        digest = hashlib.sha256(data).hexdigest()
+        objects.kept[f"blob/{digest}"] = data
+        rows.append([path, digest, mode, len(data)])
+    manifest = msgspec.msgpack.encode({"files": rows})
+    key = f"blob/{hashlib.sha256(manifest).hexdigest()}"
+    objects.kept[key] = manifest
+    return key
 
 
 class NotedLogs:

@@ -4,10 +4,9 @@ import hashlib
 import os
 from pathlib import Path
 
-import msgspec
 import pytest
 import trio
-from levers9_test_worker import MemoryObjects
+from levers9_test_worker import MemoryObjects, put_code
 
 from levers9.actors.worker.checkout import Checkouts
 from levers9.actors.worker.objects import Owner
@@ -16,20 +15,8 @@ from levers9.errors import LeversError, Refused
 OWNER = Owner(workspace_id="ws", container_id="c")
 
 
-def put(objects: MemoryObjects, files: dict[str, bytes], mode: int = 0o644) -> str:
-    rows = []
-    for path, data in files.items():
-        digest = hashlib.sha256(data).hexdigest()
-        objects.kept[f"blob/{digest}"] = data
-        rows.append([path, digest, mode, len(data)])
-    manifest = msgspec.msgpack.encode({"files": rows})
-    key = f"blob/{hashlib.sha256(manifest).hexdigest()}"
-    objects.kept[key] = manifest
-    return key
-
-
 async def test_a_checkout_holds_its_files_read_only(tmp_path: Path, objects: MemoryObjects) -> None:
-    key = put(objects, {"a.py": b"1", "deep/er/b.sh": b"2"}, 0o755)
+    key = put_code(objects, {"a.py": b"1", "deep/er/b.sh": b"2"}, 0o755)
     folder = await Checkouts(tmp_path, objects).get(OWNER, key)
     assert (folder / "deep/er/b.sh").read_bytes() == b"2"
     assert oct((folder / "a.py").stat().st_mode & 0o777) == "0o555"
@@ -38,15 +25,15 @@ async def test_a_checkout_holds_its_files_read_only(tmp_path: Path, objects: Mem
 
 async def test_only_what_is_missing_is_fetched(tmp_path: Path, objects: MemoryObjects) -> None:
     checkouts = Checkouts(tmp_path, objects)
-    await checkouts.get(OWNER, put(objects, {"a.py": b"1", "b.py": b"2"}))
-    second = put(objects, {"a.py": b"1", "b.py": b"changed"})
+    await checkouts.get(OWNER, put_code(objects, {"a.py": b"1", "b.py": b"2"}))
+    second = put_code(objects, {"a.py": b"1", "b.py": b"changed"})
     objects.asked.clear()
     await checkouts.get(OWNER, second)
     assert objects.asked == [second, f"blob/{hashlib.sha256(b'changed').hexdigest()}"]
 
 
 async def test_starts_at_the_same_time_share_one_fetch(tmp_path: Path, objects: MemoryObjects) -> None:
-    key = put(objects, {"a.py": b"1"})
+    key = put_code(objects, {"a.py": b"1"})
     checkouts = Checkouts(tmp_path, objects)
     async with trio.open_nursery() as nursery:
         for _ in range(5):
@@ -55,7 +42,7 @@ async def test_starts_at_the_same_time_share_one_fetch(tmp_path: Path, objects: 
 
 
 async def test_another_worker_s_checkout_of_the_same_code_is_used(tmp_path: Path, objects: MemoryObjects) -> None:
-    key = put(objects, {"a.py": b"1"})
+    key = put_code(objects, {"a.py": b"1"})
     first = await Checkouts(tmp_path, objects).get(OWNER, key)
     objects.asked.clear()
     assert await Checkouts(tmp_path, objects).get(OWNER, key) == first
@@ -66,14 +53,14 @@ async def test_another_worker_s_checkout_of_the_same_code_is_used(tmp_path: Path
 async def test_a_manifest_that_would_write_outside_is_refused(
     tmp_path: Path, objects: MemoryObjects, path: str
 ) -> None:
-    key = put(objects, {path: b"1"})
+    key = put_code(objects, {path: b"1"})
     with pytest.raises(Refused, match="not allowed"):
         await Checkouts(tmp_path, objects).get(OWNER, key)
     assert os.listdir(tmp_path) == []
 
 
 async def test_a_missing_or_wrong_file_leaves_no_checkout(tmp_path: Path, objects: MemoryObjects) -> None:
-    key = put(objects, {"a.py": b"1"})
+    key = put_code(objects, {"a.py": b"1"})
     objects.kept[f"blob/{hashlib.sha256(b'1').hexdigest()}"] = b"other"
     with pytest.raises(LeversError, match="content that is not"):
         await Checkouts(tmp_path, objects).get(OWNER, key)

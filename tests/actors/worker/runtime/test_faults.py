@@ -234,7 +234,7 @@ async def test_what_a_worker_and_its_keeper_left_when_both_were_killed_is_ended_
         await process.wait()
     await until(lambda: not alive(keeper))
     left = [pid for pid in noted(folder) if alive(pid)]
-    assert len(left) == 3
+    assert len(left) >= 3  # the runner dies with its keeper, sooner or later
     assert end_leftovers(tmp_path / "another state") == 0
     assert end_leftovers(state) >= len(left)
     assert [pid for pid in left if alive(pid)] == []
