@@ -60,9 +60,9 @@ class Laptop:
         return time.monotonic() - began_s
 
     def leftovers(self) -> list[str]:
-        """The processes that have this machine's folders in their command lines."""
+        """The processes that have this machine's folders in their command lines or environments."""
         mark = str(self.home.parent)
-        return [command for pid in all_pids() if mark in (command := command_of(pid)) and pid != os.getpid()]
+        return [f"{pid} {command_of(pid)}" for pid in all_pids() if mark in command_of(pid) + _environment_of(pid)]
 
     def file(self, name: str, text: str) -> Path:
         """A file of the person's project."""
@@ -103,6 +103,13 @@ class Laptop:
     def levers9(self, *arguments: str, **env: str) -> subprocess.CompletedProcess[str]:
         """A command line."""
         return self.run(*LEVERS9, *arguments, **env)
+
+
+def _environment_of(pid: int) -> str:
+    try:
+        return Path(f"/proc/{pid}/environ").read_bytes().decode(errors="replace")
+    except OSError:
+        return ""
 
 
 @contextmanager

@@ -55,7 +55,9 @@ def laptop() -> Iterator[Laptop]:
     """A machine whose state is on a small disk."""
     with a_laptop() as machine:
         machine.state.mkdir(parents=True)
-        subprocess.run(["mount", "-t", "tmpfs", "-o", SMALL, "tmpfs", str(machine.state)], check=True)
+        mount = ("mount", "-t", "tmpfs", "-o", SMALL, "tmpfs", str(machine.state))
+        if subprocess.run(mount, capture_output=True).returncode:
+            pytest.skip("this root may not mount")
         try:
             machine.start("--logs")
             try:
@@ -70,14 +72,14 @@ def test_a_full_disk_is_told_and_work_goes_on_when_there_is_room(laptop: Laptop)
     script = PROGRAM.replace("CALLS", str(CALLS)).replace("DISK", repr(str(laptop.state)))
     program = laptop.open(sys.executable, str(laptop.file("program.py", script)))
     try:
-        laptop.wait_until_it_says(f"The disk of {laptop.state} is full", within_s=30.0)
+        laptop.wait_until_it_says(f"The disk of {laptop.state} is full")
         assert program.stdout is not None
         assert "The disk of the object store is full: make room on it." in program.stdout.readline()
-        laptop.wait_until_it_says("the disk of Postgres is full", within_s=60.0)
+        laptop.wait_until_it_says("the disk of Postgres is full")
         Path(laptop.state, "filler").unlink()
-        out, err = program.communicate(timeout=90)
+        out, err = program.communicate(timeout=120)
     finally:
         program.kill()
         program.wait()
     assert f"sum: {CALLS * (CALLS - 1)}" in out, err
-    laptop.wait_until_it_says("has room again", within_s=10.0)
+    laptop.wait_until_it_says("has room again")
