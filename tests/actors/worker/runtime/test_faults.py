@@ -222,22 +222,21 @@ async def test_what_a_worker_and_its_keeper_left_when_both_were_killed_is_ended_
     plane = Path(__file__).parent.parent / "plane.py"
     argv = [sys.executable, "-c", WORKER, str(plane), str(code), str(state), str(folder)]
     process = await trio.lowlevel.open_process(argv, cwd=tmp_path, stdin=subprocess.DEVNULL)
+    ours = [process.pid]
     try:
         await until(lambda: len(noted(folder)) == 4, 20)
-        (server,) = fork_servers(str(process.pid))
-        (keeper,) = (int(pid) for pid in children(server))
-        for pid in (process.pid, server, keeper):
-            os.kill(pid, signal.SIGSTOP)
+        ours += fork_servers(str(process.pid))
+        ours += [int(pid) for pid in children(ours[1])]
+        for number in (signal.SIGSTOP, signal.SIGKILL):  # none sees another die
+            for pid in ours:
+                os.kill(pid, number)
     finally:
-        for pid in (keeper, server, process.pid):
-            os.kill(pid, signal.SIGKILL)
+        process.kill()
         await process.wait()
-    await until(lambda: not alive(keeper))
-    left = [pid for pid in noted(folder) if alive(pid)]
-    assert len(left) >= 3  # the runner dies with its keeper, sooner or later
+    await until(lambda: sum(map(alive, noted(folder))) == 3)  # the runner has died with its keeper
     assert end_leftovers(tmp_path / "another state") == 0
-    assert end_leftovers(state) >= len(left)
-    assert [pid for pid in left if alive(pid)] == []
+    assert end_leftovers(state) >= 3
+    assert not any(map(alive, noted(folder)))
 
 
 @pytest.mark.parametrize("use_cgroup", [True, False])
