@@ -1,5 +1,8 @@
 """Real servers for tests, one a session each: import these fixtures into a folder's conftest."""
 
+import os
+import shutil
+import signal
 import subprocess
 import tempfile
 import threading
@@ -19,6 +22,7 @@ from levers9.store.embedded import ServerProcess, prepare_postgres, prepare_valk
 from levers9.store.island import open_island
 
 READY_S = 60
+MEMORY_BYTES = 2 << 30
 
 
 class RunningServer:
@@ -67,14 +71,22 @@ class RunningServer:
                     return True
         return False
 
-    def stop(self) -> None:
-        self.process.send_signal(self.server.stop_signal)
+    def stop(self, number: int | None = None) -> None:
+        self.process.send_signal(self.server.stop_signal if number is None else number)
         self.process.wait(timeout=30)
+
+
+def quick_folder() -> str | None:
+    """Where files live in memory, if there is room: a server that is killed loses no more there than on a disk."""
+    memory = Path("/dev/shm")
+    roomy = memory.is_dir() and os.access(memory, os.W_OK) and shutil.disk_usage(memory).free > MEMORY_BYTES
+    return str(memory) if roomy else None
 
 
 @pytest.fixture(scope="session")
 def servers_folder() -> Iterator[Path]:
-    with tempfile.TemporaryDirectory(prefix="levers9-") as folder:  # pytest's own paths are too long for sockets
+    """Short: pytest's own paths are too long for sockets."""
+    with tempfile.TemporaryDirectory(prefix="levers9-", dir=quick_folder()) as folder:
         yield Path(folder)
 
 
@@ -85,7 +97,7 @@ def postgres(servers_folder: Path) -> Iterator[RunningServer]:
     running = RunningServer(msgspec.structs.replace(server, argv=(*server.argv, *quick)))
     running.wait_until_ready()
     yield running
-    running.stop()
+    running.stop(signal.SIGQUIT)  # nobody reads its files again
 
 
 @pytest.fixture(scope="session")

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 import trio
-from levers9_test_servers import RunningServer
+from levers9_test_servers import RunningServer, quick_folder
 
 from levers9.errors import Refused
 from levers9.store.embedded import prepare_postgres, prepare_valkey, run_embedded_postgres, run_embedded_valkey
@@ -22,7 +22,7 @@ pytestmark = pytest.mark.slow
 
 @pytest.fixture
 def folder() -> Iterator[Path]:
-    with tempfile.TemporaryDirectory(prefix="levers9-") as made:
+    with tempfile.TemporaryDirectory(prefix="levers9-", dir=quick_folder()) as made:
         yield Path(made)
 
 
