@@ -35,8 +35,8 @@ class FirstAdmin(msgspec.Struct, frozen=True, kw_only=True, tag="first_admin"):
     token: str
 
 
-async def ensure_accounts(around: Surroundings, orders: Orders, chance: Chance) -> None:
-    """Make what the first leader of all finds missing. Doing it twice is doing it once."""
+async def ensure_accounts(around: Surroundings, orders: Orders, chance: Chance) -> str:
+    """Make what the first leader of all finds missing; returns the default workspace. Twice is once."""
     workspaces, tokens = await around.store.apply(ops.ListWorkspaces(), ops.ListTokens())
     now_s = around.clock()
     operations: list[ops.Operation] = []
@@ -53,6 +53,7 @@ async def ensure_accounts(around: Surroundings, orders: Orders, chance: Chance) 
         await around.store.apply(*operations, epoch=around.epoch)
     if first:
         print(msgspec.json.encode(FirstAdmin(workspace=DEFAULT_WORKSPACE, token=first)).decode(), flush=True)
+    return workspace_id
 
 
 async def ensure_replica_token(store: Store, orders: Orders, chance: Chance, now_s: float) -> None:

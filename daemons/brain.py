@@ -135,11 +135,12 @@ class Brain:
     async def _reign(self, epoch: int, task_status: trio.TaskStatus[None]) -> None:
         """The actors that decide; the first that fails ends the reign, and the next one reads the truth."""
         around = Surroundings(post=self.post, store=self._store, epoch=epoch, clock=self._clock)
-        await ensure_accounts(around, self._orders, self._chance)
+        workspace_id = await ensure_accounts(around, self._orders, self._chance)
+        serves = self._serves(workspace_id)
         await self._declare_pools(around)
         children = [
-            ChildSpec("scheduler", self._scheduler(around).run),
-            ChildSpec("tasks", TasksActor(around, self._chance.id).run),
+            ChildSpec("scheduler", self._scheduler(around, serves).run),
+            ChildSpec("tasks", TasksActor(around, self._chance.id, serves).run),
         ]
         for pool in self._pools:
             actor = PoolActor(around, pool, self._processes[pool.name], self._chance.id, self.new_token)
@@ -162,11 +163,16 @@ class Brain:
         if declared:
             await around.store.apply(*declared, epoch=around.epoch)
 
-    def _scheduler(self, around: Surroundings) -> SchedulerActor:
+    def _serves(self, workspace_id: str) -> dict[str, str]:
+        """Pools without isolation serve one workspace, unless all workspaces trust each other."""
+        pools = self._orders.settings.pools
+        return {pool.name: workspace_id for pool in pools if pool.isolation != "trusted"}
+
+    def _scheduler(self, around: Surroundings, serves: dict[str, str]) -> SchedulerActor:
         names = tuple(pool.name for pool in self._pools)
         keep = {pool.name: pool.min_workers for pool in self._pools}
         sizes = {pool.name: pool.worker for pool in self._pools}
-        return SchedulerActor(around, self._chance.id, self.new_token, names, keep, sizes)
+        return SchedulerActor(around, self._chance.id, self.new_token, names, keep, sizes, serves)
 
     def new_token(self, kind: TokenKind) -> str:
         """The value of a new token."""

@@ -103,6 +103,7 @@ def _settings(arguments: argparse.Namespace, state_dir: Path) -> Settings:
     workers = max(1, arguments.workers)
     pool = PoolTable(
         name="local",
+        isolation="trusted",  # one person's laptop
         min_workers=workers,
         max_workers=workers,
         cpu=cores / workers,

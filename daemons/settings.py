@@ -11,7 +11,7 @@ import re
 import tomllib
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Final, cast
+from typing import Final, Literal, cast
 
 import msgspec
 
@@ -23,7 +23,11 @@ Table = Mapping[str, object]
 
 
 class PoolTable(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """`[[pools]]`: workers of one size as child processes. `memory` is MiB, or a quantity such as "4Gi"."""
+    """`[[pools]]`: workers of one size as child processes. `memory` is MiB, or a quantity such as "4Gi".
+
+    Code runs as plain processes there, so a pool serves the workspace `default` only; with `isolation = "trusted"` it
+    serves all workspaces, which then trust each other.
+    """
 
     name: str
     kind: str = "process"
@@ -33,6 +37,7 @@ class PoolTable(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
     memory: int | str = 1024
     gpu: str = ""
     gpu_count: int = 0
+    isolation: Literal["none", "trusted"] = "none"
 
     def capacity(self) -> Capacity:
         """The size of one worker."""

@@ -4,18 +4,22 @@ from __future__ import annotations
 
 import msgspec
 
-from ..errors import INVALID, NEVER_FITS, UNKNOWN_GPU, Refused
+from ..errors import FORBIDDEN, INVALID, NEVER_FITS, UNKNOWN_GPU, Refused
 from .resources import Capacity, Shape
 
 
 class PoolOffer(msgspec.Struct, frozen=True, kw_only=True):
-    """The largest worker a pool declares or has ever had, allocatable."""
+    """The largest worker a pool declares or has ever had, allocatable.
+
+    `serves` is the one workspace whose work it takes; empty: anybody's.
+    """
 
     pool: str
     largest: Capacity
+    serves: str = ""
 
 
-def check_feasible(shape: Shape, offers: tuple[PoolOffer, ...]) -> None:
+def check_feasible(shape: Shape, offers: tuple[PoolOffer, ...], workspace_id: str = "") -> None:
     """Raises `Refused` with the numbers when no pool could ever hold this shape; a pool that is away still counts.
 
     While no pool is known, every shape that is one passes.
@@ -23,6 +27,7 @@ def check_feasible(shape: Shape, offers: tuple[PoolOffer, ...]) -> None:
     _refuse_nonsense(shape)
     if not offers:
         return
+    offers = _serving(offers, workspace_id)
     named = tuple(offer for offer in offers if shape.pool in ("", offer.pool))
     if not named:
         names = ", ".join(sorted(offer.pool for offer in offers))
@@ -31,6 +36,19 @@ def check_feasible(shape: Shape, offers: tuple[PoolOffer, ...]) -> None:
         return
     _refuse_gpu(shape, named)
     _refuse_size(shape, named)
+
+
+def _serving(offers: tuple[PoolOffer, ...], workspace_id: str) -> tuple[PoolOffer, ...]:
+    serving = tuple(offer for offer in offers if offer.serves in ("", workspace_id))
+    if not serving:
+        names = ", ".join(sorted({offer.pool for offer in offers}))
+        raise Refused(
+            "No pool serves this workspace.",
+            f"Code runs as plain processes in {names}: without isolation a pool serves one workspace.",
+            'Add a pool for this workspace, or set isolation = "trusted" where all workspaces trust each other.',
+            FORBIDDEN,
+        )
+    return serving
 
 
 def _refuse_nonsense(shape: Shape) -> None:

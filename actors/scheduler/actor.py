@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Final
 
 import trio
@@ -29,6 +29,7 @@ class SchedulerActor:
         pools: tuple[str, ...],
         keep: dict[str, int],
         sizes: dict[str, Capacity] | None = None,
+        serves: Mapping[str, str] | None = None,
     ) -> None:
         self._around = around
         self._new_id = new_id
@@ -36,10 +37,11 @@ class SchedulerActor:
         self._pools = pools
         self._keep = keep
         self._sizes = sizes
+        self._serves = serves
 
     async def run(self, mailbox: Mailbox, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
         """Load what has not ended, then take letters until cancelled or until a commit fails."""
-        policy = SchedulerPolicy(self._new_id, self._new_token, self._pools, self._keep, self._sizes)
+        policy = SchedulerPolicy(self._new_id, self._new_token, self._pools, self._keep, self._sizes, self._serves)
         stubs, containers, workers = await self._around.store.apply(
             ops.ReadStubs(), ops.LoadContainers(), ops.LoadWorkers()
         )

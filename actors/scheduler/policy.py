@@ -6,7 +6,7 @@ they decide goes into one group, which becomes the plan.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 
 from ...errors import INVALID
 from ...model.figures import REPORT_WAIT_S
@@ -29,7 +29,8 @@ class SchedulerPolicy:
     """Owns every container that has not ended and every worker that is not gone.
 
     `new_id(kind)` makes identities, `new_token(kind)` token values; `pools` are in the order in which they are asked
-    for workers, `sizes` says how large those are; `keep` how many workers of a pool never wind down.
+    for workers, `sizes` says how large those are; `keep` how many workers of a pool never wind down; `serves` names the
+    one workspace of each pool that takes no other's work.
     """
 
     def __init__(
@@ -39,12 +40,13 @@ class SchedulerPolicy:
         pools: tuple[str, ...],
         keep: dict[str, int] | None = None,
         sizes: dict[str, Capacity] | None = None,
+        serves: Mapping[str, str] | None = None,
     ) -> None:
         self.ledger = Ledger()
         self._group = Group()
         self._containers = Containers(self.ledger, self._group, new_id, new_token)
         self._workers = Workers(self.ledger, self._group, self._containers, keep or {})
-        self._waiting = Waiting(self.ledger, self._group, self._containers, pools, sizes or {})
+        self._waiting = Waiting(self.ledger, self._group, self._containers, pools, sizes or {}, serves or {})
         self._places_from_s = 0.0
         self._dirty = True
 

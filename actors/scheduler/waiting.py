@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Final
 
 from ...model.resources import Capacity, Shape
@@ -16,7 +17,10 @@ TOLD_AGAIN_S: Final = 5.0  # a wish that got lost, because its pool was just sta
 
 
 class Waiting:
-    """Places by best fit. `pools` are in the order in which they are asked; `sizes` their workers' sizes, if known."""
+    """Places by best fit. `pools` are in the order in which they are asked; `sizes` their workers' sizes, if known.
+
+    `serves` names the one workspace of each pool that takes no other's work.
+    """
 
     def __init__(
         self,
@@ -25,12 +29,14 @@ class Waiting:
         containers: Containers,
         pools: tuple[str, ...],
         sizes: dict[str, Capacity],
+        serves: Mapping[str, str],
     ) -> None:
         self._ledger = ledger
         self._group = group
         self._containers = containers
         self._pools = pools
         self._sizes = sizes
+        self._serves = serves
         self._held: dict[str, str] = {}
         self._pool_held: dict[str, str] = {}
         self._wanted: dict[str, scheduling.RoomWanted] = {}
@@ -63,7 +69,7 @@ class Waiting:
     def _place_stub(self, queue: dict[str, Room], open_hosts: list[Host], now_s: float) -> list[Room]:
         """Place one stub's requests; they are all of one shape, so the first that has no room ends it."""
         for room in tuple(queue.values()):
-            host = best_fit(room.spec.shape, open_hosts)
+            host = best_fit(room.spec.shape, self._serving(room, open_hosts))
             if host is None:
                 return list(queue.values())
             self._containers.place(room, host, now_s)
@@ -77,22 +83,25 @@ class Waiting:
         wanted: dict[str, list[Shape]],
     ) -> str:
         """Count on workers that are on their way, want room for the rest, and say why it waits."""
-        shape = left[0].spec.shape
-        why = f"{shortfall(shape, open_hosts)}."
-        lacking = len(left) - self._count_on(coming, shape, len(left))
+        first = left[0]
+        shape = first.spec.shape
+        why = f"{shortfall(shape, self._serving(first, open_hosts))}."
+        lacking = len(left) - self._count_on(coming, first, len(left))
         if not lacking:
             return f"{why} A worker is starting."
-        pools = [pool for pool in self._pools if self._may_serve(pool, shape)]
+        pools = [pool for pool in self._pools if self._may_serve(pool, first)]
         if pools:
             room = WANTED_MAX - len(wanted[pools[0]])
             wanted[pools[0]].extend([shape] * min(lacking, room))
         holds = [f"Pool {pool}: {self._pool_held[pool]}" for pool in pools if self._pool_held.get(pool)]
         return " ".join((why, *holds))
 
-    def _count_on(self, coming: dict[str, Capacity], shape: Shape, count: int) -> int:
+    def _count_on(self, coming: dict[str, Capacity], room: Room, count: int) -> int:
+        shape = room.spec.shape
         counted = 0
         for worker_id, free in coming.items():
-            if shape.pool not in ("", self._ledger.hosts[worker_id].pool):
+            pool = self._ledger.hosts[worker_id].pool
+            if shape.pool not in ("", pool) or not self._serves_workspace(pool, room):
                 continue
             while counted < count and free.fits(shape):
                 free = free.less(shape)
@@ -100,9 +109,16 @@ class Waiting:
             coming[worker_id] = free
         return counted
 
-    def _may_serve(self, pool: str, shape: Shape) -> bool:
-        size = self._sizes.get(pool)
-        return shape.pool in ("", pool) and (size is None or size.fits(shape))
+    def _may_serve(self, pool: str, room: Room) -> bool:
+        size, shape = self._sizes.get(pool), room.spec.shape
+        fits = shape.pool in ("", pool) and (size is None or size.fits(shape))
+        return fits and self._serves_workspace(pool, room)
+
+    def _serves_workspace(self, pool: str, room: Room) -> bool:
+        return self._serves.get(pool, "") in ("", room.workspace_id)
+
+    def _serving(self, room: Room, hosts: list[Host]) -> list[Host]:
+        return [host for host in hosts if self._serves_workspace(host.pool, room)]
 
     def _tell_held(self, stub_id: str, why: str) -> None:
         if self._held.get(stub_id) != why and (why or stub_id in self._held):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Final
 
 import trio
@@ -22,11 +22,17 @@ PRUNE_EVERY_S: Final = 60.0
 
 
 class TasksActor:
-    """Calls of the whole control plane, in one epoch of leadership."""
+    """Calls of the whole control plane, in one epoch of leadership.
 
-    def __init__(self, around: Surroundings, new_id: Callable[[str], str]) -> None:
+    `serves` names the one workspace of each pool that takes no other's work.
+    """
+
+    def __init__(
+        self, around: Surroundings, new_id: Callable[[str], str], serves: Mapping[str, str] | None = None
+    ) -> None:
         self._around = around
         self._new_id = new_id
+        self._serves = serves or {}
 
     async def run(self, mailbox: Mailbox, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
         """Load what has not ended, then take letters until cancelled or until a commit fails."""
@@ -41,7 +47,7 @@ class TasksActor:
     async def _load(self, policy: TasksPolicy) -> None:
         store = self._around.store
         stubs, containers, pools = await store.apply(ops.ReadStubs(), ops.LoadContainers(), ops.ListPools())
-        policy.offer(offers_of(pools))
+        policy.offer(offers_of(pools, self._serves))
         now_s = self._around.clock()
         policy.load(rows_of(stubs, ops.StubRow), rows_of(containers, ops.ContainerRow), (), now_s)
         after = (0.0, "")
@@ -56,7 +62,7 @@ class TasksActor:
     async def _keep_offers(self, policy: TasksPolicy) -> None:
         while True:
             (pools,) = await self._around.store.apply(ops.ListPools())
-            policy.offer(offers_of(pools))
+            policy.offer(offers_of(pools, self._serves))
             await trio.sleep(OFFERS_EVERY_S)
 
     async def _prune(self) -> None:
@@ -69,6 +75,9 @@ class TasksActor:
             )
 
 
-def offers_of(answer: ops.Answer) -> tuple[PoolOffer, ...]:
-    """What pools offer or have ever had."""
-    return tuple(PoolOffer(pool=row.pool, largest=row.largest) for row in rows_of(answer, ops.PoolRecord))
+def offers_of(answer: ops.Answer, serves: Mapping[str, str]) -> tuple[PoolOffer, ...]:
+    """What pools offer or have ever had, and whom they serve."""
+    return tuple(
+        PoolOffer(pool=row.pool, largest=row.largest, serves=serves.get(row.pool, ""))
+        for row in rows_of(answer, ops.PoolRecord)
+    )

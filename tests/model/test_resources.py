@@ -3,8 +3,9 @@
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec import structs
 
-from levers9.errors import Refused
+from levers9.errors import FORBIDDEN, Refused
 from levers9.model.feasibility import PoolOffer, check_feasible
 from levers9.model.resources import Capacity, Shape, cpu_milli, memory_mib
 
@@ -102,3 +103,13 @@ def test_a_pool_that_is_not_there_is_refused_with_those_that_are() -> None:
 def test_a_shape_that_takes_nothing_is_refused_even_while_no_pool_is_known(wrong: tuple[int, int, int]) -> None:
     error = refusal(Shape(cpu_milli=wrong[0], memory_mib=wrong[1], gpu_count=wrong[2]), ())
     assert error.code == "invalid"
+
+
+def test_a_workspace_that_no_pool_serves_is_told_why() -> None:
+    offers = tuple(structs.replace(offer, serves="mine") for offer in OFFERS)
+    shape = Shape(cpu_milli=100, memory_mib=100)
+    check_feasible(shape, offers, "mine")
+    with pytest.raises(Refused, match="No pool serves this workspace") as refusal:
+        check_feasible(shape, offers, "yours")
+    assert refusal.value.code == FORBIDDEN
+    assert "isolation" in refusal.value.why

@@ -21,10 +21,11 @@ class Stage:
         pools: tuple[str, ...] = ("default",),
         keep: dict[str, int] | None = None,
         sizes: dict[str, Capacity] | None = None,
+        serves: dict[str, str] | None = None,
     ) -> None:
         self.truth = Truth()
         self.now_s = 1000.0
-        self.arguments = (numbered(), numbered_tokens(), pools, keep, sizes)
+        self.arguments = (numbered(), numbered_tokens(), pools, keep, sizes, serves)
         self.policy = SchedulerPolicy(*self.arguments)
 
     def say(self, *letters: Letter) -> Sent:

@@ -41,6 +41,21 @@ class TestPlacement:
         letter = stage.request("a")
         assert placed(stage.say(letter, letter)) == [("a", "one")]
 
+    def test_a_pool_that_serves_one_workspace_takes_no_work_of_another(self) -> None:
+        stage = Stage(serves={"default": "somebody else's"})
+        stage.worker()
+        sent = stage.say(stage.request("a"))
+        assert placed(sent) == []
+        assert reasons(sent) == ["no worker is running."]
+        assert sent.to("pool/default", scheduling.RoomWanted) == []
+        stage.say(stage.order("two"))
+        assert reasons(stage.tick(5.0)) == ["no worker is running."]
+
+    def test_a_pool_that_serves_this_workspace_takes_its_work(self) -> None:
+        stage = Stage(serves={"default": "w"})
+        stage.worker()
+        assert placed(stage.say(stage.request("a"))) == [("a", "one")]
+
     def test_free_and_used_are_the_capacity(self) -> None:
         stage = Stage()
         stage.worker()
