@@ -36,6 +36,8 @@ from .logs import set_up_logs
 from .ports import holder_of
 
 REPLICA_TOKEN: Final = "LEVERS9_REPLICA_TOKEN"  # in the environment, where other users cannot read it
+DATABASE_URL: Final = "LEVERS9_DATABASE_URL"  # likewise: URLs hold passwords
+REDIS_URL: Final = "LEVERS9_REDIS_URL"
 BACKLOG: Final = 1024
 METRICS_PORTS_TRIED: Final = 64  # gateways of one host share the other ports, and have a metrics port each
 _log: Final = structlog.get_logger("gateway")
@@ -227,12 +229,13 @@ def _port_of(listener: socket.socket) -> int:
 
 
 def read_config(argv: Sequence[str]) -> GatewayConfig:
-    """The configuration in a command line; the replicas' token comes in the environment, and is taken out of it."""
+    """The configuration in a command line; the replicas' token, and from a root the URLs, come in the environment."""
     parser = argparse.ArgumentParser(prog="levers9.daemons.gateway", description=__doc__)
     parser.add_argument("--gateway-id", required=True)
     parser.add_argument("--brain", required=True, help="ipc://… where the brain listens for this gateway")
-    parser.add_argument("--database-url", required=True)
-    parser.add_argument("--redis-url", default="")
+    database_url = os.environ.pop(DATABASE_URL, "")
+    parser.add_argument("--database-url", default=database_url, required=not database_url)
+    parser.add_argument("--redis-url", default=os.environ.pop(REDIS_URL, ""))
     parser.add_argument("--objects-url", required=True)
     parser.add_argument("--bind", default="127.0.0.1")
     parser.add_argument("--stream-port", type=int, default=STREAM_PORT)

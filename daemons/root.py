@@ -159,8 +159,6 @@ class Root:
             *("--stream-port", str(settings.stream_port)),
             *("--http-port", str(settings.http_port)),
             *("--metrics-port", str(settings.metrics_port)),
-            *("--database-url", settings.database_url),
-            *("--redis-url", settings.redis_url),
             *("--objects-url", settings.objects_url),
             *("--advertise-url", settings.advertise_url),
         ]
@@ -171,7 +169,11 @@ class Root:
         ):
             if value:
                 arguments += [flag, value]
-        env = {"LEVERS9_REPLICA_TOKEN": self._replica_token}
+        env = {
+            "LEVERS9_REPLICA_TOKEN": self._replica_token,
+            "LEVERS9_DATABASE_URL": settings.database_url,
+            "LEVERS9_REDIS_URL": settings.redis_url,
+        }
         child = self._process(f"gateway-{number}", "daemons.gateway", env, arguments, ready='"ready"')
         return ChildSpec(f"gateway-{number}", child, shutdown_s=STOP_S + 5, address="")
 

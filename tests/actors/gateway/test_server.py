@@ -205,6 +205,14 @@ async def test_what_cannot_work_is_told_before_anything_starts(changes: dict[str
         await run_gateway(config(**changes))
 
 
+def test_urls_with_passwords_come_in_the_environment_and_leave_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("LEVERS9_DATABASE_URL", "postgresql://me:secret@host/db")
+    monkeypatch.setenv("LEVERS9_REDIS_URL", "redis://:secret@host")
+    read = read_config(["--gateway-id", "g", "--brain", "ipc://b", "--objects-url", "o"])
+    assert (read.database_url, read.redis_url) == ("postgresql://me:secret@host/db", "redis://:secret@host")
+    assert not any("secret" in value for value in os.environ.values())
+
+
 def test_the_replicas_token_comes_in_the_environment_and_leaves_it(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("LEVERS9_REPLICA_TOKEN", "secret")
     words = ["--gateway-id", "g", "--brain", "ipc://b", "--database-url", "d", "--objects-url", "o", "--http-port", "0"]
