@@ -104,6 +104,8 @@ def _marks(pid: int) -> dict[str, bytes]:
         environment = (_PROC / str(pid) / "environ").read_bytes()
     except OSError:
         return {}
+    if WORKER_MARK.encode() not in environment:
+        return {}
     found: dict[str, bytes] = {}
     for field in environment.split(b"\0"):
         name, _, value = field.partition(b"=")

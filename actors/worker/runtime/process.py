@@ -70,13 +70,16 @@ class ProcessRuntime:
         self._servers = ForkServers(self._settings.environment, settings.preload)
 
     async def serve(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
-        """Hold the fork servers until cancelled; `run` works while this does. What dead workers left is ended first."""
-        await trio.to_thread.run_sync(end_leftovers, self._state_folder)
+        """Hold the fork servers until cancelled; `run` works while this does."""
         async with trio.open_nursery() as nursery:
-            nursery.start_soon(self._prune)
+            nursery.start_soon(self._tidy)
             await self._servers.run(task_status=task_status)
 
-    async def _prune(self) -> None:
+    async def _tidy(self) -> None:
+        """End what dead workers left running, then remove old checkouts, now and again."""
+        ended = await trio.to_thread.run_sync(end_leftovers, self._state_folder)
+        if ended:
+            _log.warning("processes that a dead worker had left were ended", count=ended)
         while True:
             try:
                 removed = await trio.to_thread.run_sync(prune, self._state_folder / "workspaces", self._unix_time())
