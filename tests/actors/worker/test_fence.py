@@ -155,3 +155,15 @@ def test_a_worker_that_is_to_leave_waits_for_no_answer() -> None:
     assert [(one.task_id, one.end, one.started) for one in told.results] == [("task-2", End.DISCONNECTED, False)]
     returned = policy.handle(events.AttemptsReturned("c1", (AttemptResult("task-1", 1, End.OK),)), 502.0)
     assert events.Terminate("c1") in returned
+
+
+def test_an_answer_for_a_container_that_is_gone_lowers_the_fence_all_the_same() -> None:
+    policy, _ = cut_off()
+    gone = AttemptsConfirmed(container_id="c9", attempts=(), question=1)
+    assert said(policy, gone, 501.0) == []
+    assert given(said(policy, RunAttempts(container_id="c1", attempts=(an_order(2),)), 502.0)) == [SECOND]
+
+
+def test_a_word_of_a_newer_control_plane_is_passed_over() -> None:
+    policy, _ = cut_off(SECOND)
+    assert said(policy, AttemptsHeld(container_id="c1", attempts=(), window=1), 501.0) == []
