@@ -130,9 +130,7 @@ class WebSocketCarrier:
             return
         self._closed = True
         limit_s = 0.0 if self._torn else GOODBYE_WAIT_S
-        if (
-            trio.current_effective_deadline() == -math.inf
-        ):  # so may be the reader of the answer
+        if trio.current_effective_deadline() == -math.inf:  # so may be the reader of the answer
             limit_s = min(limit_s, CANCELLED_WAIT_S)
         with trio.move_on_after(limit_s, shield=True):
             await self._connection.aclose()
