@@ -176,6 +176,7 @@ class SchedulerPolicy:
 
 
 def _host(row: ops.WorkerRow, now_s: float) -> Host:
+    """One that was to go is told again when it reports: the reign before may have ended before it said so."""
     return Host(
         worker_id=row.worker_id,
         pool=row.pool,
@@ -185,4 +186,5 @@ def _host(row: ops.WorkerRow, now_s: float) -> Host:
         epoch=row.epoch,
         idle_since_s=now_s,
         silent_since_s=now_s,
+        stop_why="it was asked before" if row.state is WorkerState.DRAINING else "",
     )

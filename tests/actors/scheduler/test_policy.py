@@ -473,6 +473,16 @@ class TestRecovery:
         assert gone(stage.tick(299.0)) == {}
         assert gone(stage.tick(1.0)) == {"a": End.DISCONNECTED}
 
+    def test_a_worker_that_was_draining_is_told_to_stop_again_and_gets_nothing_new(self) -> None:
+        stage = Stage()
+        stage.worker()
+        stage.tick(300.0)
+        stage.restart()
+        sent = stage.say(stage.report(), stage.request("a"))
+        assert sent.only(scheduling.StopWorker).worker_id == "one"
+        assert placed(sent) == []
+        assert stage.truth.worker_states() == {"one": WorkerState.DRAINING}
+
     def test_what_ran_on_a_worker_that_is_gone_has_ended(self) -> None:
         stage = Stage()
         stage.running("a")
