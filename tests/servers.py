@@ -1,5 +1,6 @@
 """Real servers for tests, one a session each: import these fixtures into a folder's conftest."""
 
+import logging
 import os
 import shutil
 import signal
@@ -22,6 +23,7 @@ from levers9.store.embedded import ServerProcess, prepare_postgres, prepare_valk
 from levers9.store.island import open_island
 
 READY_S = 60
+logging.getLogger("localbucket").disabled = True  # it writes to a stream that pytest has closed by then
 MEMORY_BYTES = 2 << 30
 
 

@@ -60,7 +60,8 @@ def adoption(worker_id: str, handle: str = "", state: WorkerState = WorkerState.
 
 
 async def test_a_process_is_started_and_its_end_is_told(tmp_path: Path) -> None:
-    workers, told = processes(tmp_path, "import os; print(os.environ['LEVERS9_WORKER_TOKEN'])"), Told()
+    program = "import os, sys; print(os.read(int(sys.argv[sys.argv.index('--token-fd') + 1]), 100).decode())"
+    workers, told = processes(tmp_path, program), Told()
     await workers.start(StartWorker(worker_id="worker-1", token="secret"), told)
     started = await told.next()
     assert isinstance(started, scheduling.WorkerStarted)
