@@ -24,7 +24,7 @@ from ..model.states import TokenKind
 from ..model.tokens import SECRET_BYTES, make_token
 from .edge import INTERRUPTED, told
 from .root import Ready, Root, check_writable, default_run_dir
-from .settings import PoolTable, Settings
+from .settings import PoolTable, Settings, check_values
 from .signals import cancel_on_signal
 
 _LOG_MAX_BYTES: Final = 16 << 20  # what is longer at a start becomes the one log that is kept besides
@@ -110,7 +110,7 @@ def _settings(arguments: argparse.Namespace, state_dir: Path) -> Settings:
         memory=max(256, memory // workers),
     )
     defaults = Settings()
-    return Settings(
+    settings = Settings(
         state_dir=str(state_dir),
         run_dir=str(default_run_dir(state_dir)),
         stream_port=defaults.stream_port if arguments.stream_port is None else arguments.stream_port,
@@ -119,6 +119,8 @@ def _settings(arguments: argparse.Namespace, state_dir: Path) -> Settings:
         gateways=arguments.gateways,
         pools=(pool,),
     )
+    check_values(settings)
+    return settings
 
 
 def _token(state_dir: Path) -> str:

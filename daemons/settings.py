@@ -9,7 +9,7 @@ import difflib
 import os
 import re
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Final, Literal, cast
 
@@ -21,6 +21,9 @@ from ..model.resources import Capacity, cpu_milli, memory_mib
 
 Table = Mapping[str, object]
 
+PORT_MAX: Final = 65_535
+CHOICES: Final = {"kind": '"process"', "isolation": '"none" or "trusted"'}
+
 
 class PoolTable(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """`[[pools]]`: workers of one size as child processes. `memory` is MiB, or a quantity such as "4Gi".
@@ -30,7 +33,7 @@ class PoolTable(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
     """
 
     name: str
-    kind: str = "process"
+    kind: Literal["process"] = "process"
     min_workers: int = 0
     max_workers: int = 1
     cpu: float = 1.0
@@ -85,19 +88,54 @@ def load_settings(path: Path | None, environment: Mapping[str, str] = os.environ
     table.update({name: value for name, value in flags.items() if value is not None})
     try:
         settings = msgspec.convert(table, Settings, strict=False)
-        for number, pool in enumerate(settings.pools):
-            _check_pool(pool, number)
     except msgspec.ValidationError as error:
-        raise ConfigError(_bad_value(path, str(error))) from error
+        raise ConfigError(_bad_value(path, _with_advice(str(error)))) from error
+    check_values(settings, path)
     return settings
 
 
-def _check_pool(pool: PoolTable, number: int) -> None:
+def check_values(settings: Settings, path: Path | None = None) -> None:
+    """Raises `ConfigError` for values of the right kind that no control plane can have; `path` is where they stand."""
+    for place, wrong in _wrong_values(settings):
+        raise ConfigError(_bad_value(path, f"{wrong} - at `$.{place}`"))
+
+
+def _wrong_values(settings: Settings) -> Iterator[tuple[str, str]]:
+    """Where a value stands, and what is wrong with it and right instead."""
+    if settings.gateways < 1:
+        yield "gateways", f"{settings.gateways} is too few: write 1 or more"
+    ports = {"stream_port": settings.stream_port, "http_port": settings.http_port}
+    for key, port in ports.items():
+        if not 0 <= port <= PORT_MAX:
+            yield key, f"{port} is no port: write one from 1 to {PORT_MAX}, or 0 for any that is free"
+    if not -1 <= settings.metrics_port <= PORT_MAX:
+        yield "metrics_port", f"{settings.metrics_port} is no port: write one from 0 to {PORT_MAX}, or -1 for none"
+    names = [pool.name for pool in settings.pools]
+    for number, pool in enumerate(settings.pools):
+        if pool.name in names[:number]:
+            yield f"pools[{number}].name", f'another pool is named "{pool.name}": write a name of its own'
+        yield from ((f"pools[{number}].{key}", wrong) for key, wrong in _wrong_in_pool(pool))
+
+
+def _wrong_in_pool(pool: PoolTable) -> Iterator[tuple[str, str]]:
+    if not pool.name:
+        yield "name", 'it is empty: write a name such as "default"'
+    for key, number in (("max_workers", pool.max_workers), ("gpu_count", pool.gpu_count)):
+        if number < 0:
+            yield key, f"{number} is too few: write 0 or more"
+    if not 0 <= pool.min_workers <= pool.max_workers:
+        yield "min_workers", f"{pool.min_workers} does not fit: write 0 to {pool.max_workers}, which is max_workers"
     try:
         pool.capacity()
     except Refused as refused:
-        key = "memory" if refused.what.startswith("memory") else "cpu"
-        raise msgspec.ValidationError(f"{refused} - at `$.pools[{number}].{key}`") from refused
+        yield ("memory" if refused.what.startswith("memory") else "cpu"), str(refused)
+
+
+def _with_advice(said: str) -> str:
+    """What msgspec says of a choice that there is not, with those that there are."""
+    key = re.search(r"^Invalid enum value .*\.(\w+)`$", said)
+    choices = CHOICES.get(key[1]) if key else None
+    return said.replace(" - at", f": write {choices} - at", 1) if choices else said
 
 
 def _read(path: Path) -> Table:

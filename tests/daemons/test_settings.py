@@ -51,3 +51,74 @@ def test_a_wrong_variable_is_told_by_its_name() -> None:
 def test_a_file_that_is_not_there_is_told(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match=r"none.toml cannot be read: No such file or directory. Name another"):
         load_settings(tmp_path / "none.toml", {})
+
+
+WRONG = """\
+gateways = 2
+stream_port = 1993
+http_port = 1994
+metrics_port = -1
+
+[[pools]]
+name = "a"
+
+[[pools]]
+name = "b"
+kind = "process"
+isolation = "none"
+min_workers = 1
+max_workers = 3
+cpu = 4
+memory = 512
+gpu_count = 0
+"""
+
+
+@pytest.mark.parametrize(
+    ("right", "wrong", "told"),
+    [
+        ("gateways = 2", "gateways = -3", "line 1: gateways: -3 is too few: write 1 or more."),
+        ("gateways = 2", "gateways = 0", "line 1: gateways: 0 is too few: write 1 or more."),
+        (
+            "1993",
+            "99999",
+            "line 2: stream_port: 99999 is no port: write one from 1 to 65535, or 0 for any that is free.",
+        ),
+        ("1994", "-1", "line 3: http_port: -1 is no port: write one from 1 to 65535, or 0 for any that is free."),
+        ("= -1", "= -2", "line 4: metrics_port: -2 is no port: write one from 0 to 65535, or -1 for none."),
+        ('"b"', '"a"', 'line 10: name: another pool is named "a": write a name of its own.'),
+        ('"b"', '""', 'line 10: name: it is empty: write a name such as "default".'),
+        ('"process"', '"kubernetes"', "line 11: kind: Invalid enum value 'kubernetes': write \"process\"."),
+        ('"none"', '"some"', 'line 12: isolation: Invalid enum value \'some\': write "none" or "trusted".'),
+        (
+            "min_workers = 1",
+            "min_workers = 5",
+            "line 13: min_workers: 5 does not fit: write 0 to 3, which is max_workers.",
+        ),
+        (
+            "min_workers = 1",
+            "min_workers = -1",
+            "line 13: min_workers: -1 does not fit: write 0 to 3, which is max_work",
+        ),
+        ("max_workers = 3", "max_workers = -2", "line 14: max_workers: -2 is too few: write 0 or more."),
+        ("cpu = 4", "cpu = 0", "line 15: cpu: cpu=0.0 is not a quantity. Give CPUs as a number such as 0.5"),
+        ("cpu = 4", "cpu = -1", "line 15: cpu: cpu=-1.0 is not a quantity. Give CPUs as a number such as 0.5"),
+        ("memory = 512", "memory = 0", "line 16: memory: memory=0 is not a quantity. Give MiB as a number"),
+        ("gpu_count = 0", "gpu_count = -1", "line 17: gpu_count: -1 is too few: write 0 or more."),
+    ],
+)
+def test_a_value_that_cannot_be_is_told_with_its_line_and_what_to_write(
+    tmp_path: Path, right: str, wrong: str, told: str
+) -> None:
+    path = tmp_path / "settings.toml"
+    path.write_text(WRONG)
+    assert len(load_settings(path, {}).pools) == 2
+    path.write_text(WRONG.replace(right, wrong))
+    with pytest.raises(ConfigError) as caught:
+        load_settings(path, {})
+    assert f"{path}, {told}" in str(caught.value)
+
+
+def test_a_flag_that_cannot_be_is_told_as_one() -> None:
+    with pytest.raises(ConfigError, match=r"gateways: -3 is too few: write 1 or more\. It comes from a flag"):
+        load_settings(None, {}, gateways=-3)
