@@ -55,13 +55,17 @@ class ContainerGone(Message, frozen=True, kw_only=True):
 
 
 class ContainerHeld(Message, frozen=True, kw_only=True):
-    """Why a request waits, in words; the newest replaces older ones. An empty text: it waits no longer."""
+    """Why a request waits, in words; the newest replaces older ones. An empty text: it waits no longer.
+
+    `machines_only` says that nothing but missing machines holds it: that time counts towards `wait_s`.
+    """
 
     sender: ClassVar[str] = "scheduler"
     receiver: ClassVar[str] = "tasks"
     when_full: ClassVar[WhenFull] = WhenFull.COALESCE
     stub_id: str
     why: str
+    machines_only: bool = True
 
     def coalesce_key(self) -> str:
         """One a stub."""
@@ -189,13 +193,17 @@ class RoomWanted(Message, frozen=True, kw_only=True):
 
 
 class PoolHeld(Message, frozen=True, kw_only=True):
-    """Why a pool orders no worker for the room that is wanted; empty when nothing is held."""
+    """Why a pool orders no worker for the room that is wanted; empty when nothing is held.
+
+    `backs_off` says that it would, and waits because its last workers ended early.
+    """
 
     sender: ClassVar[str] = "pool"
     receiver: ClassVar[str] = "scheduler"
     when_full: ClassVar[WhenFull] = WhenFull.COALESCE
     pool: str
     why: str
+    backs_off: bool = False
 
     def coalesce_key(self) -> str:
         """One a pool."""

@@ -136,14 +136,15 @@ class PoolPolicy:
         missing = max(self._for_shapes(), self._settings.min_workers - len(self._live))
         allowed = self._settings.max_workers - len(self._live)
         held = ""
-        if missing > 0 and now_s < self._waits_until_s:
+        backs_off = missing > 0 and now_s < self._waits_until_s
+        if backs_off:
             held = f"its last {self._failures} workers ended early; the next one starts in a moment."
         elif missing > 0:
             for _ in range(min(missing, allowed)):
                 self._order(now_s)
             if missing > allowed:
                 held = f"it is at its maximum of {self._settings.max_workers} workers."
-        self._tell_held(held)
+        self._tell_held(held, backs_off)
         return self._take_plan()
 
     def _for_shapes(self) -> int:
@@ -192,10 +193,11 @@ class PoolPolicy:
             subject=worker_id,
         )
 
-    def _tell_held(self, why: str) -> None:
+    def _tell_held(self, why: str, backs_off: bool) -> None:
         if why != self._told:
             self._told = why
-            self._sends.append(Send("scheduler", scheduling.PoolHeld(pool=self._settings.name, why=why)))
+            held = scheduling.PoolHeld(pool=self._settings.name, why=why, backs_off=backs_off)
+            self._sends.append(Send("scheduler", held))
 
     def _take_plan(self) -> PoolPlan | None:
         plan = PoolPlan(operations=self._operations, sends=self._sends, starts=self._starts, adopts=self._adopts)

@@ -137,8 +137,8 @@ class SchedulerPolicy:
                 self._workers.lose(worker_id, evidence, now_s)
             case scheduling.WorkerOrdered() as message:
                 self._workers.ordered(message, now_s)
-            case scheduling.PoolHeld(pool=pool, why=why):
-                self._waiting.pool_held(pool, why)
+            case scheduling.PoolHeld() as message:
+                self._waiting.pool_held(message)
             case message:
                 raise TypeError(f"{letter.source} said {type(message).__name__}")
 
@@ -153,11 +153,17 @@ class SchedulerPolicy:
     # The plan
 
     def plan(self, now_s: float) -> Plan | None:
-        """Place what has room, say why the rest waits and what is wanted; None when there is nothing to do."""
-        if self._dirty and (self.places or now_s >= self._places_from_s):
-            self._waiting.place(now_s)
+        """Place what has room, say why the rest waits and what is wanted; None when there is nothing to do.
+
+        Each plan is one slice of a walk over all that waits; until that is at its end there is a next plan, though
+        perhaps an empty one.
+        """
+        if self._dirty and not self._waiting.walking and (self.places or now_s >= self._places_from_s):
+            self._waiting.begin()
             self._dirty = False
-        return self._group.take(now_s)
+        self._waiting.go_on(now_s)
+        plan = self._group.take(now_s)
+        return Plan(operations=[], sends=[]) if plan is None and self._waiting.walking else plan
 
     @staticmethod
     def settle(plan: Plan, answers: tuple[ops.Answer, ...]) -> list[Send]:

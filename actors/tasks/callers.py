@@ -116,6 +116,7 @@ class CallersSide:
             stub_id=stub.stub_id,
             arguments=task.arguments,
             waiting_since_s=now_s,
+            held_before_s=stub.count_held(now_s),
             watchers=(source,),
         )
         self._ledger.add_call(call)

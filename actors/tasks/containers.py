@@ -39,12 +39,18 @@ class ContainersSide:
                 self._available(message, now_s)
             case scheduling.ContainerGone() as message:
                 self._gone(message, now_s)
-            case scheduling.ContainerHeld(stub_id=stub_id, why=why):
-                if stub_id in self._ledger.stubs:
-                    self._ledger.stubs[stub_id].why_held = why
-                    self._ledger.stubs[stub_id].progress_due = True
+            case scheduling.ContainerHeld() as message:
+                self._held(message, now_s)
             case message:
                 raise Refused(f"tasks does not take {type(message).__name__} of the scheduler.", code=INVALID)
+
+    def _held(self, message: scheduling.ContainerHeld, now_s: float) -> None:
+        stub = self._ledger.stubs.get(message.stub_id)
+        if stub is not None:
+            stub.why_held = message.why
+            stub.machines_only = message.machines_only
+            stub.progress_due = True
+            stub.count_held(now_s)
 
     def _available(self, message: scheduling.ContainerAvailable, now_s: float) -> None:
         warm = self._ledger.containers.get(message.container_id)
@@ -58,6 +64,7 @@ class ContainersSide:
         warm.available = True
         warm.window = message.window
         self._ledger.stubs[warm.stub_id].progress_due = True
+        self._ledger.stubs[warm.stub_id].count_held(now_s)
         self._ledger.touch(warm.stub_id)
 
     def _gone(self, message: scheduling.ContainerGone, now_s: float) -> None:
@@ -70,6 +77,7 @@ class ContainersSide:
         # Calls that it held have used a retry each, which bounds them; nothing else bounds one that never works.
         if not (warm.proved or warm.leaving or held or message.end in _NO_FAILURE):
             self._count_failure(self._ledger.stubs[warm.stub_id], message, now_s)
+        self._ledger.stubs[warm.stub_id].count_held(now_s)
 
     # Failures to start
 
@@ -148,14 +156,18 @@ class ContainersSide:
     # Time
 
     def expire(self, stub: Stub, now_s: float) -> None:
-        """End calls that no machine came for within their waiting limit; those at the front wait longest."""
+        """End calls that no machine came for within their waiting limit; those at the front wait longest.
+
+        Only time counts in which nothing but missing machines holds the stub, as far as this reign has seen it.
+        """
         limit_s = stub.spec.wait_s
-        if not limit_s or stub.available:
+        held_s = stub.count_held(now_s)
+        if not limit_s or stub.held_since_s is None:
             return
         failure = Failure("expired", f"No machine came within {limit_s:g} s.", stub.why_held, "Raise `wait_s`.")
         while stub.waiting:
             call = self._ledger.calls[next(iter(stub.waiting))]
-            if now_s - call.waiting_since_s < limit_s:
+            if held_s - call.held_before_s < limit_s:
                 return
             self._end_waiting(call, TaskEvent.WAITED_TOO_LONG, End.REFUSED, failure)
 

@@ -29,6 +29,7 @@ class Call(msgspec.Struct, kw_only=True):
     retries_used: int = 0
     container_id: str = ""
     waiting_since_s: float = 0.0
+    held_before_s: float = 0.0  # what its stub had been held in all when this call began to wait
     watchers: tuple[str, ...] = ()
 
     def move(self, event: TaskEvent) -> None:
@@ -79,11 +80,22 @@ class Stub(msgspec.Struct, kw_only=True):
     blocked_until_s: float = 0.0
     why_failed: str = ""
     why_held: str = ""
+    machines_only: bool = False
+    held_s: float = 0.0  # how long in all nothing but missing machines held this stub, up to `held_since_s`
+    held_since_s: float | None = None
     progress_due: bool = False
 
     def learn_duration(self, duration_s: float) -> None:
         """Keep a moving mean of how long a call takes."""
         self.mean_s = duration_s if self.mean_s is None else 0.8 * self.mean_s + 0.2 * duration_s
+
+    def count_held(self, now_s: float) -> float:
+        """How many seconds in all nothing but missing machines held it; to be called whenever that may change."""
+        if self.held_since_s is not None:
+            self.held_s += max(0.0, now_s - self.held_since_s)
+        held = bool(self.why_held) and self.machines_only and not self.available and now_s >= self.blocked_until_s
+        self.held_since_s = now_s if held else None
+        return self.held_s
 
     @property
     def available(self) -> int:
@@ -178,6 +190,7 @@ class Ledger:
         waiting = self.stubs[call.stub_id].waiting
         call.container_id = ""
         call.waiting_since_s = now_s
+        call.held_before_s = self.stubs[call.stub_id].count_held(now_s)
         waiting[call.task_id] = None
         waiting.move_to_end(call.task_id, last=False)
 

@@ -100,6 +100,7 @@ class TestCrashLoop:
         stage.say(stage.exited(stage.ordered()[0]))
         sent = stage.say(stage.exited(stage.ordered()[1]))
         assert reasons(sent) == ["its last 2 workers ended early; the next one starts in a moment."]
+        assert sent.only(scheduling.PoolHeld).backs_off
 
     @pytest.mark.parametrize(("lived_s", "expected"), [(30.0, False), (1.0, True)])
     def test_one_that_lived_or_was_told_to_leave_is_no_failure(self, lived_s: float, expected: bool) -> None:

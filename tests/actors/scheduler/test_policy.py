@@ -88,6 +88,18 @@ class TestPlacement:
         sent = stage.say(Letter(message, source="pool/default"))
         assert reasons(sent) == ["no worker is running. Pool default: it is at its maximum of 0 workers."]
 
+    def test_only_missing_machines_count_as_such(self) -> None:
+        """Not what a pool that backs off lacks, and not while a container of the same stub loads its code."""
+        stage = Stage()
+        stage.worker()
+        (told,) = stage.say(stage.request("a", "b", "c")).of(scheduling.ContainerHeld)
+        assert not told.machines_only
+        (told,) = stage.say(stage.ready("a"), stage.ready("b")).of(scheduling.ContainerHeld)
+        assert told.machines_only
+        backs_off = scheduling.PoolHeld(pool="default", why="its workers end early.", backs_off=True)
+        (told,) = stage.say(Letter(backs_off, source="pool/default")).of(scheduling.ContainerHeld)
+        assert not told.machines_only
+
     def test_only_a_pool_whose_workers_are_large_enough_is_asked(self) -> None:
         cards = Capacity(cpu_milli=4000, memory_mib=1000, gpu_count=2, gpu_type="T4")
         stage = Stage(("small", "cards"), sizes={"small": SIZE, "cards": cards})

@@ -107,8 +107,9 @@ class Stage:
         )
         self.truth.ask(ops.MoveContainers(moves=(move,), now_s=self.now_s))
 
-    def held(self, why: str) -> Letter:
-        return Letter(scheduling.ContainerHeld(stub_id=self.stub, why=why), source="scheduler", target="tasks")
+    def held(self, why: str, machines_only: bool = True) -> Letter:
+        message = scheduling.ContainerHeld(stub_id=self.stub, why=why, machines_only=machines_only)
+        return Letter(message, source="scheduler", target="tasks")
 
     def warm(self, window: int = 1, worker: str = "one") -> tuple[str, Sent]:
         """One of the requested containers becomes warm."""

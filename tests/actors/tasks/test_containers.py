@@ -6,6 +6,7 @@ from levers9_test_tasks import Stage, delivered, told
 
 from levers9.actors.tasks.containers import COMING_MAX
 from levers9.actors.tasks.demand import containers_wanted
+from levers9.model.figures import CRASH_LOOP_FAILURES
 from levers9.model.states import ContainerState, End, TaskState
 from levers9.store import operations as ops
 from levers9.store.operations import rows_of
@@ -130,6 +131,7 @@ class TestExpiry:
     def test_a_call_that_no_machine_came_for_expires(self) -> None:
         stage = Stage(wait_s=5.0)
         stage.submit("a")
+        stage.say(stage.held("no room."))
         stage.now_s += 3.0
         stage.submit("b")
         assert told(stage.tick(1.9)) == {}
@@ -137,28 +139,67 @@ class TestExpiry:
         assert stage.truth.state("a") is TaskState.EXPIRED
         assert told(stage.tick(3.0)) == {"b": "EXPIRED"}
 
+    def test_time_counts_only_while_nothing_but_missing_machines_holds_it(self) -> None:
+        stage = Stage(wait_s=5.0)
+        stage.submit("a")
+        assert told(stage.tick(60.0)) == {}  # nobody says yet that there is no room
+        stage.say(stage.held("no room."))
+        stage.tick(3.0)
+        stage.say(stage.held("no room. Pool p backs off.", machines_only=False))
+        assert told(stage.tick(60.0)) == {}
+        stage.say(stage.held(""))  # it was placed, and loads its code
+        assert told(stage.tick(60.0)) == {}
+        stage.say(stage.held("no room."))
+        assert told(stage.tick(1.9)) == {}
+        assert told(stage.tick(0.1)) == {"a": "EXPIRED"}
+
+    def test_the_time_for_which_a_stub_is_blocked_does_not_count(self) -> None:
+        stage = Stage(wait_s=5.0)
+        stage.submit("a")
+        stage.say(stage.held("no room."))
+        for _ in range(CRASH_LOOP_FAILURES):
+            stage.say(stage.gone(stage.requested()[0], End.ERROR))
+        blocked_s = stage.policy.ledger.stubs[stage.stub].blocked_until_s - stage.now_s
+        assert told(stage.tick(blocked_s)) == {}
+        assert told(stage.tick(4.9)) == {}
+        assert told(stage.tick(0.1)) == {"a": "EXPIRED"}
+
     def test_with_a_warm_container_it_waits_on(self) -> None:
         stage = Stage(wait_s=5.0)
         stage.submit("a", "b")
+        stage.say(stage.held("no room."))
         stage.warm()
         assert told(stage.tick(60.0)) == {}
 
     def test_a_retry_waits_anew(self) -> None:
         stage = Stage(wait_s=5.0)
         stage.submit("a")
+        stage.say(stage.held("no room."))
+        stage.tick(4.0)
         container_id, _ = stage.warm()
         stage.tick(3600.0)
         stage.say(stage.gone(container_id))
-        assert told(stage.tick(4.0)) == {}
+        assert told(stage.tick(4.9)) == {}
+        assert told(stage.tick(0.1)) == {"a": "EXPIRED"}
+
+    def test_a_new_reign_counts_from_when_it_knows_that_there_is_no_room(self) -> None:
+        stage = Stage(wait_s=5.0)
+        stage.submit("a")
+        stage.say(stage.held("no room."))
+        stage.tick(4.0)
         stage.restart()
-        assert told(stage.tick(0.9)) == {}
-        assert told(stage.tick(0.1)) == {"a": "EXPIRED"} or stage.truth.state("a") is TaskState.EXPIRED
+        stage.watch("a")
+        assert told(stage.tick(15.0)) == {}
+        stage.say(stage.held("no room."))
+        assert told(stage.tick(4.9)) == {}
+        assert told(stage.tick(0.1)) == {"a": "EXPIRED"}
 
     def test_a_retry_that_expires_in_its_own_group_has_ended_with_its_attempt(self) -> None:
         stage = Stage(wait_s=5.0)
         stage.submit("a")
         container_id, _ = stage.warm()
         stage.policy.handle(stage.gone(container_id), stage.now_s)
+        stage.policy.handle(stage.held("no room."), stage.now_s)
         stage.policy.tick(stage.now_s + 6.0)
         assert told(stage.say()) == {"a": "EXPIRED"}
         row = stage.truth.task("a")

@@ -227,6 +227,11 @@ class TasksMachine(RuleBasedStateMachine):
         )
         self.say(message, "scheduler")
 
+    @rule(why=st.sampled_from(["", "no room."]))
+    def it_is_held(self, why: str) -> None:
+        self.say(scheduling.ContainerHeld(stub_id=self.stub, why=why), "scheduler")
+        self.happened()
+
     @rule(data=st.data(), end=st.sampled_from(End))
     def a_container_ends(self, data: st.DataObject, end: End) -> None:
         alive = self.rows(ContainerState.REQUESTED, ContainerState.READY)
