@@ -1,5 +1,6 @@
 """The loop of an actor that decides, commits, then sends: memory never runs ahead of the truth.
 
+A policy that has much to plan does so in slices: after each commit it takes what came in, and plans on.
 Whatever came in during the last commit is the next group, so the loop needs no timer to form groups. A commit that
 failed, or whose outcome is unknown, ends the actor; its supervisor starts it again and it reads the truth.
 """
@@ -79,10 +80,14 @@ async def decide_commit_send(
     `perform` does what else a plan asks for, after its commit.
     """
     next_tick_s = trio.current_time()
+    plan: P | None = None
     while True:
         letters: tuple[Letter, ...] = ()
-        with trio.move_on_at(next_tick_s):
-            letters = await mailbox.take_batch()
+        if plan is not None and not mailbox.statistics().depth:  # there may be more to plan: nothing is waited for
+            await trio.lowlevel.checkpoint()
+        else:
+            with trio.move_on_at(next_tick_s):
+                letters = await mailbox.take_batch()
         for letter in letters:
             mailbox.handling(letter)
             policy.handle(letter, around.clock())
@@ -91,10 +96,9 @@ async def decide_commit_send(
             policy.tick(around.clock())
             next_tick_s = trio.current_time() + TICK_S
         plan = policy.plan(around.clock())
-        while plan is not None:
+        if plan is not None:
             await _commit_and_send(policy, plan, around, address)
             perform(plan)
-            plan = policy.plan(around.clock())
 
 
 async def _commit_and_send(policy: Policy[P], plan: P, around: Surroundings, address: str) -> None:

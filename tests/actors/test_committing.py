@@ -10,10 +10,11 @@ import trio
 from levers9_test_deciding import ARGUMENTS, SIZE, numbered, numbered_tokens, spec_of
 from trio.testing import MockClock
 
-from levers9.actors.committing import Surroundings
+from levers9.actors.committing import Surroundings, decide_commit_send
 from levers9.actors.pool import PoolActor, PoolSettings
 from levers9.actors.pool.policy import Adopt, StartWorker
 from levers9.actors.scheduler import SchedulerActor
+from levers9.actors.scheduler.group import Plan as GroupPlan
 from levers9.actors.tasks import TasksActor
 from levers9.actors.tasks import actor as tasks_actor
 from levers9.errors import EpochSuperseded, OutcomeUnknown, StoreUnavailable
@@ -25,7 +26,7 @@ from levers9.store.operations import rows_of
 from levers9.wire import client, scheduling, work
 from levers9.wire.letter import Letter
 from levers9.wire.mailbox import Mailbox
-from levers9.wire.message import Message
+from levers9.wire.message import Message, Send
 from levers9.wire.post import Post
 
 Run = Callable[..., Awaitable[None]]
@@ -227,3 +228,38 @@ async def test_a_pool_starts_what_it_ordered_and_adopts_it_in_the_next_reign(aut
     async with house.running(pool.run, "pool/p"):
         await trio.sleep(1.0)
         assert sorted(processes.adopted) == processes.started
+
+
+class Sliced:
+    """A policy with three plans to make, which writes down what it was asked."""
+
+    def __init__(self, mailbox: Mailbox) -> None:
+        self.diary: list[str] = []
+        self.left = 3
+        self._mailbox = mailbox
+
+    def handle(self, letter: Letter, now_s: float) -> None:
+        self.diary.append("letter")
+
+    def tick(self, now_s: float) -> None:
+        pass
+
+    def plan(self, now_s: float) -> GroupPlan | None:
+        if not self.left:
+            return None
+        self.left -= 1
+        self.diary.append("plan")
+        return GroupPlan(operations=[], sends=[])
+
+    def settle(self, plan: GroupPlan, answers: tuple[ops.Answer, ...]) -> list[Send]:
+        if self.left == 2:
+            self._mailbox.post_nowait(Letter(client.WatchTasks(task_ids=("a",)), source="client/me", target="x"))
+        return []
+
+
+async def test_letters_are_taken_between_the_slices_of_a_long_plan(autojump_clock: MockClock) -> None:
+    house, mailbox = House(), Mailbox("x")
+    policy = Sliced(mailbox)
+    with trio.move_on_after(0.1):
+        await decide_commit_send(policy, mailbox, house.around, "x")
+    assert policy.diary == ["plan", "letter", "plan", "plan"]

@@ -1,12 +1,12 @@
 """What the scheduler promises."""
 
 import pytest
-from levers9_test_deciding import SHAPE, SIZE
+from levers9_test_deciding import SHAPE, SIZE, Sent, decide
 from levers9_test_scheduler import Stage, gone, held, placed
 
 from levers9.actors.scheduler.ledger import Host
 from levers9.actors.scheduler.placement import best_fit, shortfall
-from levers9.actors.scheduler.waiting import WANTED_MAX
+from levers9.actors.scheduler.waiting import LOOKS_MAX, PLACEMENT_LOOKS, WANTED_MAX
 from levers9.errors import OutcomeUnknown
 from levers9.model.resources import Capacity, Shape
 from levers9.model.states import ContainerState, End, WorkerEvent, WorkerState
@@ -166,6 +166,53 @@ class TestPlacement:
         )
         spread = Shape(cpu_milli=4000, memory_mib=10, gpu_count=2)
         assert shortfall(spread, [plain, cards]) == "no single worker has all of it free"
+
+
+class TestSlices:
+    @pytest.mark.slow
+    def test_five_thousand_requests_are_placed_over_several_plans_and_none_is_forgotten(self) -> None:
+        stage = Stage()
+        stage.worker(size=Capacity(cpu_milli=3_000_000, memory_mib=1_000_000))
+        stage.worker("two", size=Capacity(cpu_milli=3_000_000, memory_mib=1_000_000))
+        asked = [stage.request(*(f"{stub}-{n}" for n in range(50)), stub=stub) for stub in map(str, range(100))]
+        placed_by_plan = [len(placed(Sent(sends))) for _, sends in decide(stage.policy, stage.truth, asked, 1000.0)]
+        assert sum(placed_by_plan) == 5_000
+        assert max(placed_by_plan) <= LOOKS_MAX // PLACEMENT_LOOKS
+        assert stage.policy.ledger.waiting == {}
+        assert set(stage.truth.container_states().values()) == {ContainerState.PLACED}
+
+    def test_what_comes_in_between_is_placed_after_it_and_what_ends_is_left_out(self) -> None:
+        stage = Stage()
+        stage.worker(size=Capacity(cpu_milli=3_000_000, memory_mib=1_000_000))
+        stage.policy.handle(stage.request(*(f"f-{n}" for n in range(500))), 1000.0)
+        first = stage.policy.plan(1000.0)
+        stage.policy.settle(first, stage.truth.commit(first.operations))
+        stage.policy.handle(stage.request("late", stub="g"), 1000.0)
+        sent = stage.say(stage.release("f-499"))
+        names = [container_id for container_id, _ in placed(sent)]
+        assert len(names) + len(placed(Sent(first.sends))) == 500
+        assert names[-1] == "late"
+        assert "f-499" not in names
+
+    def test_a_worker_that_is_gone_in_between_gets_nothing_more(self) -> None:
+        stage = Stage()
+        stage.worker(size=Capacity(cpu_milli=3_000_000, memory_mib=1_000_000))
+        stage.say(stage.order("coming"))
+        stage.policy.handle(stage.request(*(f"f-{n}" for n in range(500))), 1000.0)
+        first = stage.policy.plan(1000.0)
+        stage.policy.settle(first, stage.truth.commit(first.operations))
+        assert placed(stage.say(stage.evidence(), stage.evidence("coming"))) == []
+        assert len(stage.policy.ledger.waiting["f"]) == 500 - len(placed(Sent(first.sends)))
+
+    def test_a_pool_hears_with_a_wish_of_the_orders_that_the_wish_counts_on(self) -> None:
+        stage = Stage()
+        asked = [stage.request(f"{stub}-a", stub=stub) for stub in map(str, range(300))]
+        for letter in asked:
+            stage.policy.handle(letter, 1000.0)
+        assert stage.policy.plan(1000.0) is not None
+        (wish, *later) = stage.say(stage.order()).of(scheduling.RoomWanted)
+        assert wish.orders_seen == 0
+        assert [message.orders_seen for message in later] == [1]
 
 
 class TestContainers:
