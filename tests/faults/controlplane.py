@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
 import signal
@@ -10,9 +11,12 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterator, Sequence
+import urllib.request
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
+
+import asyncpg
 
 POOL = """
 [[pools]]
@@ -91,9 +95,13 @@ class ControlPlane:
             if self.process.stdout is not None:
                 self.process.stdout.close()
 
+    def parts(self, words: str) -> list[int]:
+        """The processes of this tree whose command lines have these words."""
+        return [pid for pid in descendants(self.process.pid) if words in command_of(pid)]
+
     def part(self, words: str) -> int:
-        """The process of this tree whose command line has these words."""
-        found = [pid for pid in descendants(self.process.pid) if words in command_of(pid)]
+        """The one process of this tree whose command line has these words."""
+        found = self.parts(words)
         assert found, f"no process with {words!r} below {self.process.pid}"
         return found[0]
 
@@ -113,12 +121,57 @@ class ControlPlane:
         """The Valkey server."""
         return self.part("valkey-server")
 
+    def read(self, query: str) -> list[tuple[object, ...]]:
+        """Rows of the embedded Postgres, asked past everything of ours."""
+
+        async def ask() -> list[tuple[object, ...]]:
+            connection = await asyncpg.connect(
+                host=str(self.run_dir / "postgres"), user="postgres", database="postgres"
+            )
+            try:
+                return [tuple(row) for row in await connection.fetch(query)]
+            finally:
+                await connection.close()
+
+        return asyncio.run(ask())
+
+    def ask(self, path: str, body: dict[str, str] | None = None, *, method: str = "GET") -> bytes:
+        """What REST answers; an answer that is an error is raised."""
+        headers = {"Authorization": f"Bearer {self.token}", "Content-Type": "application/json"}
+        data = None if body is None else json.dumps(body).encode()
+        request = urllib.request.Request(self.http_url + path, data, headers, method=method)
+        with urllib.request.urlopen(request, timeout=30.0) as answer:
+            found: bytes = answer.read()
+        return found
+
+    def leftovers(self, within_s: float = 15.0) -> list[str]:
+        """End the root as a person does; what of its tree, or with its folder in the command line, is left then."""
+        tree = descendants(self.process.pid)
+        self.process.terminate()
+        self.process.wait(timeout=30)
+
+        def left() -> list[str]:
+            mark = str(self._folder)
+            return [said for pid in all_pids() if (said := command_of(pid)) and (pid in tree or mark in said)]
+
+        with suppress(AssertionError):
+            wait_until(lambda: not left(), "nothing is left", within_s)
+        return left()
+
     def workers(self) -> list[int]:
         """The worker processes that this control plane started, whoever is their parent by now."""
         mark = f"--state-dir {self._folder}/state/worker"
         return [
             pid for pid in all_pids() if "levers9.daemons.worker" in (command := command_of(pid)) and mark in command
         ]
+
+
+def wait_until(true: Callable[[], bool], what: str, within_s: float = 30.0) -> None:
+    """Return once something is so."""
+    ends_s = time.monotonic() + within_s
+    while not true():
+        assert time.monotonic() < ends_s, f"not within {within_s:g} s: {what}"
+        time.sleep(0.02)
 
 
 def all_pids() -> list[int]:

@@ -15,6 +15,7 @@ def recorded(case: dict[str, object]) -> int:
     descriptor = os.open(str(case["effects"]), os.O_WRONLY | os.O_APPEND)
     os.write(descriptor, line)
     os.close(descriptor)
+    print("call", case["key"])
     time.sleep(float(case["sleep_s"]))  # type: ignore[arg-type]
     return 2 * int(case["key"])  # type: ignore[call-overload, no-any-return]
 
