@@ -13,6 +13,7 @@ import secrets
 import signal
 import sys
 from collections.abc import AsyncIterator, Callable, Mapping
+from functools import partial
 from pathlib import Path
 from typing import Final
 
@@ -26,13 +27,15 @@ from ..model.states import TokenKind
 from ..model.tokens import SECRET_BYTES, make_token
 from ..store.embedded import ServerProcess, prepare_postgres, prepare_valkey
 from ..supervisor import ChildSpec, Intensity, Supervisor
+from ..wire.control import ChildStanding
 from .disk import watch_disks
+from .lines import LOGS_VARIABLE, LogStyle, RootLogs
 from .orders import BrainOrders, gateway_ipc
 from .ports import claim_port
+from .root_tree import keep_root_tree
 from .settings import Settings
 
 STOP_S: Final = 20.0
-READY_WITHIN_S: Final = 120.0
 
 
 class Ready(msgspec.Struct, frozen=True, kw_only=True):
@@ -45,7 +48,8 @@ class Ready(msgspec.Struct, frozen=True, kw_only=True):
 class Root:
     """The processes of one replica. `on_line` gets each line of a child, `show_token` the first admin token.
 
-    `warn` gets a sentence for the person who runs it: that the disk is full, and that it has room again.
+    `warn` gets a sentence for the person who runs it: that the disk is full, and that it has room again. `style` is how
+    the children write their logs, whose lines `on_line` gets; what the root itself logs is among them.
     """
 
     def __init__(
@@ -57,6 +61,7 @@ class Root:
         show_token: Callable[[str], None] = lambda token: None,
         on_line: Callable[[str, str], None] = lambda name, line: None,
         warn: Callable[[str], None] = lambda sentence: None,
+        style: LogStyle = LogStyle.JSON,
     ) -> None:
         self.settings = settings
         self._admin_token = admin_token
@@ -64,18 +69,21 @@ class Root:
         self._show_token = show_token
         self._on_line = on_line
         self._warn = warn
+        self._style = style
         self._replica_token = make_token(TokenKind.REPLICA, secrets.token_bytes(SECRET_BYTES))
         self._replica_id = Chance().id("replica")
 
     @contextlib.asynccontextmanager
     async def running(self) -> AsyncIterator[Ready]:
         """Start everything, yield once the gateways answer, and stop everything in order."""
+        RootLogs(self._on_line, self._style).install()
         try:
             async with trio.open_nursery() as watching:
                 async with trio.open_nursery() as nursery:
                     ready = await self._prepare()
                     watching.start_soon(watch_disks, self._folders(), self._warn)
                     tree = Supervisor("root", self._children(), intensity=Intensity(restarts=100, within_s=60.0))
+                    watching.start_soon(keep_root_tree, Path(self.settings.run_dir), partial(_standing, tree))
                     await nursery.start(tree.run)
                     try:
                         yield ready
@@ -184,7 +192,7 @@ class Root:
             env = {"LEVERS9_BRAIN": self._brain_orders()}
         program = Program(
             argv=(sys.executable, "-m", f"levers9.{module}", *arguments),
-            env={**os.environ, **env},
+            env={**os.environ, LOGS_VARIABLE: self._style, **env},
             ready=ReadyLine(ready) if ready else AtOnce(),
             stop_s=STOP_S,
         )
@@ -211,6 +219,11 @@ class Root:
             self._show_token(msgspec.json.decode(line)["token"])
         else:
             self._on_line(name, line)
+
+
+def _standing(tree: Supervisor) -> tuple[ChildStanding, ...]:
+    own, *children = tree.inspect()
+    return (msgspec.structs.replace(own, process_id=os.getpid()), *children)
 
 
 def _prepare_postgres(state_dir: str, run_dir: str) -> ServerProcess:

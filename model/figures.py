@@ -35,22 +35,25 @@ REDIAL_RESET_AFTER_S: Final = 60.0
 CONTAINER_START_LIMIT_S: Final = 900.0
 STOP_GRACE_S: Final = 30.0
 IDLE_WORKER_S: Final = 300.0
-FAIR_SLICE_S: Final = 2.0
 CRASH_LOOP_FAILURES: Final = 3
 CRASH_LOOP_FIRST_S: Final = 60.0
 CRASH_LOOP_MAX_S: Final = 3600.0
+DRAIN_S: Final = 0.5  # a backlog that one container works off within this needs no second one
 
-# SDK defaults (specification of the SDK)
+# SDK defaults (specification of the SDK); `sdk/job.py` says them in its signature, so that importing it stays quick
 JOB_CPU: Final = 0.125
 JOB_MEMORY_MIB: Final = 128
 JOB_TIMEOUT_S: Final = 3600
 JOB_RETRIES: Final = 3
 JOB_KEEP_WARM_S: Final = 10.0
+MAX_IN_FLIGHT: Final = 2000  # of a map: keeps hundreds of containers busy, and every result of it can be held
 
 # Sizes (figures, "Sizes")
 FRAME_MAX_BYTES: Final = 1 << 20
 BATCH_BYTES: Final = 64 << 10
 MAILBOX_SLOTS: Final = 1024
+LOCAL_SLOTS: Final = 65_536  # for bursts of actors of one process; a letter is small, its payload is shared
+STREAMS_MAX: Final = 20_000  # a gateway process; beyond, peers dial another one
 DEAD_LETTERS: Final = 1000
 RESEND_ENVELOPES: Final = 4096
 RESEND_BYTES: Final = 8 << 20
@@ -67,3 +70,9 @@ KEPT_UNREAD_S: Final = 43_200.0
 # Credits: calls handed to one warm container ahead of time, so that short calls never wait for a round trip
 CREDIT_WINDOW_MAX: Final = 64
 CREDIT_HORIZON_S: Final = 0.1  # a container never holds much more work than this
+
+# Who may speak, and what is tried again (architecture, sections 5 and 13)
+TOKEN_KEPT_S: Final = 10.0  # a token revoked elsewhere is refused after this, without any wake-up
+FAILURES_ALLOWED: Final = 10  # of one address, within
+FAILURES_WITHIN_S: Final = 60.0
+CRASHES_TO_QUARANTINE: Final = 3  # of a letter's handler

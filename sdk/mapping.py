@@ -7,9 +7,10 @@ import time
 import weakref
 from collections.abc import AsyncIterator, Iterable, Iterator, Sized
 from dataclasses import dataclass
-from typing import Final, Generic, Literal, TypeVar, cast, overload
+from typing import Generic, Literal, TypeVar, cast, overload
 
 from ..errors import INVALID, LeversError, Refused
+from ..model.figures import MAX_IN_FLIGHT
 from .calling import Caller
 from .fan import Fan
 from .interrupt import cancel_and_tell, say_cancelled
@@ -19,8 +20,6 @@ from .waiting import Inbox, in_thread
 
 R = TypeVar("R")
 T = TypeVar("T")
-
-MAX_IN_FLIGHT: Final = 2000  # enough to keep hundreds of containers busy; little enough to hold every result of it
 
 
 @dataclass(frozen=True, slots=True)

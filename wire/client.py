@@ -6,6 +6,7 @@ from typing import ClassVar
 
 import msgspec
 
+from ..model.figures import JOB_KEEP_WARM_S
 from ..model.resources import Shape
 from ..model.states import TaskState
 from .message import Failure, Message, Payload, WhenFull
@@ -25,7 +26,7 @@ class StubSpec(msgspec.Struct, frozen=True, kw_only=True):
     timeout_s: float
     retries: int
     max_containers: int = 0  # 0: as many as there is room for
-    keep_warm_s: float = 10.0
+    keep_warm_s: float = JOB_KEEP_WARM_S
     env: tuple[tuple[str, str], ...] = ()
     wait_s: float = 0.0  # waiting limit for missing machines; 0: none
 

@@ -18,15 +18,12 @@ import msgspec
 import trio
 
 from ..errors import BrokenByPeer, Busy, MailboxOverflowed, WouldBlock
-from ..model.figures import MAILBOX_SLOTS
+from ..model.figures import LOCAL_SLOTS, MAILBOX_SLOTS
 from .control import StopAsked
 from .letter import Letter
 from .message import Message, WhenFull
 from .quarantine import Quarantine
 
-LOCAL_SLOTS: Final = (
-    65_536  # room for what actors of one process say in bursts; a letter is small, its payload is shared
-)
 _RATE_WINDOW_S: Final = 1.0
 _TAKES_A_CHECKPOINT: Final = 64  # an actor with much to do lets others run this often
 
@@ -77,7 +74,9 @@ class Mailbox:
         *,
         local_slots: int = LOCAL_SLOTS,
         clock: Callable[[], float] = trio.current_time,
+        quarantine: Quarantine | None = None,
     ) -> None:
+        """A `quarantine` that is given remembers longer than this mailbox: the next of its address gets it, too."""
         self.name = name
         self.slots = slots
         self._room = (slots, local_slots, slots)
@@ -89,14 +88,13 @@ class Mailbox:
         self._senders: OrderedDict[trio.lowlevel.Task, Letter] = OrderedDict()
         self._taker: trio.lowlevel.Task | None = None
         self._in_hand: tuple[Letter, ...] = ()
-        self._quarantine = Quarantine()
+        self._quarantine = Quarantine() if quarantine is None else quarantine
         self._overflow = self._closed = ""
         self._received = self._handled = self._failed = self._coalesced = self._peak = 0
         self._clock = clock
         self._mark: tuple[float, int, int] | None = None
         self._rates = (0.0, 0.0)
         self._until_checkpoint = _TAKES_A_CHECKPOINT
-        self._singly = 0
 
     # --- Posting -----------------------------------------------------------------------------------------------
 
@@ -236,7 +234,7 @@ class Mailbox:
         They are in hand together with what `take` gave before, until the next `take` or `take_batch`.
         """
         before = self._in_hand
-        more = self._hand_out(limit) if self._singly == 0 else ()
+        more = self._hand_out(limit) if self._quarantine.singly == 0 else ()
         self._in_hand = before + more
         return more
 
@@ -258,8 +256,8 @@ class Mailbox:
         return trio.lowlevel.Abort.SUCCEEDED
 
     def _hand_out(self, limit: int) -> tuple[Letter, ...]:
-        if self._singly:
-            self._singly -= 1
+        if self._quarantine.singly:
+            self._quarantine.singly -= 1
             limit = 1
         found: list[Letter] = []
         while self._control and len(found) < limit:
@@ -300,7 +298,7 @@ class Mailbox:
         self._failed += len(in_hand)
         if suspicious:
             self._quarantine.count(in_hand, why)
-            self._singly = self.slots
+            self._quarantine.singly = self.slots
         self._in_hand = ()
         self._overflow = ""
         for key in [key for key in self._control if key[0] is StopAsked]:

@@ -7,19 +7,23 @@ from collections import OrderedDict
 from typing import Final
 
 from ..errors import Refused
+from ..model.figures import CRASHES_TO_QUARANTINE
 from .codec import pack
 from .letter import Letter
 
-CRASHES_TO_QUARANTINE: Final = 3  # architecture, section 5
 QUARANTINE_SLOTS: Final = 1_024
 QUARANTINED: Final = "quarantined"
 
 
 class Quarantine:
-    """Which letters crashed their handler and how often; `reasons` says why some are refused since."""
+    """Which letters crashed their handler and how often; `reasons` says why some are refused since.
+
+    For the next `singly` takes its mailbox hands out one letter at a time, so that the next crash has one suspect.
+    """
 
     def __init__(self) -> None:
         self.suspect: Letter | None = None
+        self.singly = 0
         self.reasons: OrderedDict[bytes, str] = OrderedDict()
         self._counts: OrderedDict[bytes, int] = OrderedDict()
 

@@ -9,16 +9,14 @@ from typing import Final
 import msgspec
 
 from ...errors import FORBIDDEN, RATE_LIMITED, UNAUTHENTICATED, Refused
+from ...model.figures import FAILURES_ALLOWED, FAILURES_WITHIN_S, TOKEN_KEPT_S
 from ...model.routes import Route, allows
 from ...model.states import TokenKind
 from ...model.tokens import Principal, hash_of, kind_of, same_hash
 from ...store.face import Store
 from ...store.operations import FindToken, TokenRow
 
-TOKEN_KEPT_S: Final = 10.0  # a token revoked elsewhere is refused after this, without any wake-up
 TOKENS_KEPT: Final = 4096
-FAILURES_ALLOWED: Final = 10  # of one address, within
-FAILURES_WITHIN_S: Final = 60.0
 ADDRESSES_KEPT: Final = 4096
 _LOOPBACK: Final = ("127.", "::1", "::ffff:127.", "localhost")
 

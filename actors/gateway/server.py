@@ -13,7 +13,8 @@ from ...errors import BrokenByPeer, Refused, StoreUnavailable
 from ...wire.carriers.websocket import RequestInfo, WebSocketCarrier, serve_stream
 from .streams import Door, Knock, Visitor
 
-STREAMS_MAX: Final = 20_000  # a gateway process; beyond, peers dial another one
+REFUSAL_S: Final = 1.0  # whoever is one too many has so long to hear it
+BUSY_ANSWER: Final = b"HTTP/1.1 503 Service Unavailable\r\nretry-after: 1\r\ncontent-length: 0\r\nconnection: close\r\n\r\n"
 _log: Final = structlog.get_logger("gateway.server")
 
 
@@ -70,23 +71,21 @@ async def serve_streams(
     *,
     task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED,
 ) -> None:
-    """Serve streams on a listening socket until cancelled; those beyond `STREAMS_MAX` are closed unanswered."""
-
-    places = trio.CapacityLimiter(STREAMS_MAX)
+    """Serve streams on a listening socket until cancelled; those beyond the door's places are told 503."""
 
     async def serve_one(stream: trio.abc.Stream) -> None:
         arrival = _Arrival(door, tls is not None)
         try:
-            places.acquire_nowait()
+            door.places.acquire_nowait()
         except trio.WouldBlock:
-            await trio.aclose_forcefully(stream)
+            await _refuse(stream)
             return
         try:
             await serve_stream(stream, handler=arrival.handle, check=arrival.check)
         except Exception:  # an edge: a defect that one peer finds must not end everybody's streams
             _log.exception("a stream ended by a defect of ours")
         finally:
-            places.release()
+            door.places.release()
 
     plain = trio.SocketListener(trio.socket.from_stdlib_socket(listener))
     if tls is None:
@@ -94,6 +93,16 @@ async def serve_streams(
     else:
         secured = trio.SSLListener(plain, tls.context, https_compatible=True)
         await trio.serve_listeners(serve_one, [secured], task_status=_started(task_status))
+
+
+async def _refuse(stream: trio.abc.Stream) -> None:
+    with trio.move_on_after(REFUSAL_S):
+        try:
+            await stream.send_all(BUSY_ANSWER)
+            await stream.receive_some()  # a request that nobody has read would take the answer back
+        except (trio.BrokenResourceError, trio.ClosedResourceError):
+            pass  # it has gone already
+    await trio.aclose_forcefully(stream)
 
 
 class _Started:

@@ -5,7 +5,8 @@ from __future__ import annotations
 import math
 from typing import Final
 
-DRAIN_S: Final = 0.5  # a backlog that one container works off within this needs no second one
+from ...model.figures import DRAIN_S
+
 UNKNOWN_CALL_S: Final = 0.02  # what a call is taken to last before the first one has ended
 UNKNOWN_MAX: Final = 8  # containers asked for while nothing is known
 

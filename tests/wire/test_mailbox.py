@@ -8,12 +8,13 @@ import trio
 from trio.testing import MockClock, wait_all_tasks_blocked
 
 from levers9.errors import BrokenByPeer, Busy, MailboxOverflowed, Refused, WouldBlock
+from levers9.model.figures import CRASHES_TO_QUARANTINE
 from levers9.wire.client import ExplainTask
 from levers9.wire.control import Down, StopAsked
 from levers9.wire.letter import Letter
 from levers9.wire.mailbox import Mailbox, serve
 from levers9.wire.message import Message, WhenFull
-from levers9.wire.quarantine import CRASHES_TO_QUARANTINE, QUARANTINE_SLOTS, Quarantine
+from levers9.wire.quarantine import QUARANTINE_SLOTS, Quarantine
 from levers9.wire.scheduling import ContainerHeld
 
 

@@ -7,14 +7,12 @@ from contextlib import nullcontext
 import pytest
 
 from levers9.actors.gateway.auth import (
-    FAILURES_ALLOWED,
-    FAILURES_WITHIN_S,
-    TOKEN_KEPT_S,
     Gate,
     check_privacy,
     check_subject,
 )
 from levers9.errors import FORBIDDEN, RATE_LIMITED, UNAUTHENTICATED, Refused
+from levers9.model.figures import FAILURES_ALLOWED, FAILURES_WITHIN_S, TOKEN_KEPT_S
 from levers9.model.routes import Route
 from levers9.model.states import TokenKind
 from levers9.model.tokens import Principal, hash_of, hint_of, make_token
