@@ -12,6 +12,7 @@ from .errors import LeversError, PeerProtocolError
 from .model.figures import MAILBOX_SLOTS
 from .supervision import Backoff, Ending, Lifetime
 from .wire.mailbox import Mailbox
+from .wire.quarantine import Quarantine
 
 
 class StartChild(Protocol):
@@ -28,7 +29,8 @@ class ChildSpec(msgspec.Struct, frozen=True):
     To stop it, it is asked first and given `finish_s` (0: it is not asked), then cancelled and given `shutdown_s`.
     A child that is not ready within `start_within_s` counts as crashed. When a `significant` child ends for good, its
     supervisor stops as well. `keep_mailbox` is for actors without a store: what waits is kept for their next life.
-    Its mailbox gets `address` in the post: its name if None, no address if empty.
+    Its mailbox gets `address` in the post: its name if None, no address if empty. A `quarantine` that is given outlives
+    the supervisor, for one that is made anew after each failure.
     """
 
     name: str
@@ -42,6 +44,7 @@ class ChildSpec(msgspec.Struct, frozen=True):
     keep_mailbox: bool = False
     address: str | None = None
     mailbox_slots: int = MAILBOX_SLOTS
+    quarantine: Quarantine | None = None
 
     @property
     def post_address(self) -> str:
@@ -99,7 +102,7 @@ class Child:
 
     def __init__(self, spec: ChildSpec, clock: Callable[[], float]) -> None:
         self.spec = spec
-        self.mailbox = Mailbox(spec.name, spec.mailbox_slots, clock=clock)
+        self.mailbox = Mailbox(spec.name, spec.mailbox_slots, clock=clock, quarantine=spec.quarantine)
         self.life: Life | None = None
         self.coming_back = trio.CancelScope()
         self.lives = 0

@@ -360,10 +360,10 @@ class Supervisor:
         """The mailbox of a child; it stays the same over all its lives. Raises `KeyError` if there is no such child."""
         return self._children[name].mailbox
 
-    def inspect(self) -> tuple[ChildStanding, ...]:
-        """The live tree below this supervisor, itself first, depth first."""
-        own = ChildStanding(path=self.name, kind="supervisor", state=self._state, restarts=0)
-        return (own, *self.below(self.name))
+    def inspect(self, path: str = "", *, restarts: int = 0) -> tuple[ChildStanding, ...]:
+        """The live tree below this supervisor, itself first, depth first; `path` is where it stands: at the top."""
+        own = ChildStanding(path=path or self.name, kind="supervisor", state=self._state, restarts=restarts)
+        return (own, *self.below(own.path))
 
     def below(self, path: str) -> tuple[ChildStanding, ...]:
         """The live tree of the children, depth first, for a supervisor that stands at `path`."""
@@ -403,7 +403,7 @@ def _standing(path: str, child: Child) -> ChildStanding:
         state="quarantined" if numbers.quarantined and child.state == "running" else child.state,
         restarts=max(0, child.lives - 1),
         mailbox_depth=numbers.depth,
-        mailbox_slots=numbers.slots,
+        mailbox_slots=0 if is_process else numbers.slots,  # nobody writes to a process here
         received=numbers.received,
         handled=numbers.handled,
         failed=numbers.failed,

@@ -53,6 +53,7 @@ def lines_of(tree: Tree) -> list[tuple[str, ...]]:
         (
             _name(child.path, shown),
             child.state,
+            str(child.process_id) if child.process_id else "–",
             str(child.restarts),
             f"{child.mailbox_depth}/{child.mailbox_slots}" if child.mailbox_slots else "–",
             f"{child.received_per_s:,.0f}/s",
@@ -69,7 +70,7 @@ def _name(path: str, shown: set[str]) -> str:
     return "  " * len(above) + (path[len(above[-1]) + 1 :] if above else path)
 
 
-HEADINGS: Final = ("NAME", "STATE", "RESTARTS", "MAILBOX", "RATE", "HANDLED", "FAILED", "LAST FAILURE")
+HEADINGS: Final = ("NAME", "STATE", "PID", "RESTARTS", "MAILBOX", "RATE", "HANDLED", "FAILED", "LAST FAILURE")
 
 
 def _print(tree: Tree) -> None:

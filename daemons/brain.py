@@ -6,6 +6,7 @@ import os
 import socket
 import sys
 import time
+from collections import defaultdict
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
 from functools import partial
@@ -29,7 +30,7 @@ from ..store import operations as ops
 from ..store.face import Store
 from ..store.revocations import RevocationsTold
 from ..store.wakeups import MemoryWakeups, Wakeups
-from ..supervisor import ChildSpec, Intensity, Supervisor
+from ..supervisor import ChildSpec, Intensity, StartChild, Supervisor
 from ..wire.carrier import Carrier
 from ..wire.carriers import nng
 from ..wire.control import ChildStanding, Inspect, Inspected
@@ -37,9 +38,11 @@ from ..wire.letter import answer
 from ..wire.link import Acceptor, Link, Received
 from ..wire.mailbox import Mailbox
 from ..wire.post import Post
+from ..wire.quarantine import Quarantine
 from .accounts import ensure_accounts, ensure_replica_token
 from .logs import set_up_logs
 from .orders import BrainOrders, gateway_ipc
+from .root_tree import read_root_tree
 from .settings import Settings
 from .signals import cancel_on_signal
 
@@ -71,6 +74,7 @@ class Brain:
         processes: Mapping[str, Processes],
         listen: Listen = nng.serve,
         wakeups: Wakeups | None = None,
+        root_tree: Callable[[], tuple[ChildStanding, ...]] = tuple,
     ) -> None:
         self._orders = orders
         self._store = RevocationsTold(store, wakeups or MemoryWakeups())
@@ -78,10 +82,14 @@ class Brain:
         self._clock = clock
         self._processes = processes
         self._listen = listen
+        self._root_tree = root_tree
         self._pools = tuple(_pool_settings(orders.settings))
         self.post = Post(chance=chance, clock=clock)
         self._acceptor = Acceptor(chance=chance)
         self._reign_tree: Supervisor | None = None
+        self._reigns = 0
+        # One crash ends a reign with all its mailboxes: what crashed an address is remembered here, over all reigns.
+        self._quarantines: defaultdict[str, Quarantine] = defaultdict(Quarantine)
         self._tree = Supervisor("brain", self._children(), post=self.post, chance=chance)
 
     def _children(self) -> tuple[ChildSpec, ...]:
@@ -139,12 +147,13 @@ class Brain:
         serves = self._serves(workspace_id)
         await self._declare_pools(around)
         children = [
-            ChildSpec("scheduler", self._scheduler(around, serves).run),
-            ChildSpec("tasks", TasksActor(around, self._chance.id, serves).run),
+            self._deciding("scheduler", self._scheduler(around, serves).run),
+            self._deciding("tasks", TasksActor(around, self._chance.id, serves).run),
         ]
         for pool in self._pools:
             actor = PoolActor(around, pool, self._processes[pool.name], self._chance.id, self.new_token)
-            children.append(ChildSpec(actor.address, actor.run))
+            children.append(self._deciding(actor.address, actor.run))
+        self._reigns += 1
         self._reign_tree = Supervisor(
             "reign",
             children,
@@ -156,6 +165,9 @@ class Brain:
             await self._reign_tree.run(task_status=task_status)
         finally:
             self._reign_tree = None
+
+    def _deciding(self, address: str, start: StartChild) -> ChildSpec:
+        return ChildSpec(address, start, quarantine=self._quarantines[address])
 
     async def _declare_pools(self, around: Surroundings) -> None:
         """Before anybody judges by them what can never fit: a call that was accepted would wait for ever."""
@@ -188,10 +200,10 @@ class Brain:
                 await self.post.send(answer(letter, self.standing()))
 
     def standing(self) -> Inspected:
-        """The live tree, and the dead letters."""
-        children: tuple[ChildStanding, ...] = self._tree.inspect()
-        if self._reign_tree is not None:
-            children += self._reign_tree.below("brain/leader/reign")
+        """The live trees of the root and of this process, and the dead letters."""
+        children = (*self._root_tree(), *self._tree.inspect())
+        if self._reign_tree is not None:  # a child of the leader, which is the last of the tree
+            children += self._reign_tree.inspect("brain/leader/reign", restarts=self._reigns - 1)
         dead = self.post.dead_letters.statistics()
         return Inspected(children=children, dead_letters=dead.total, latest_dead=self.post.dead_letters.latest(20))
 
@@ -242,7 +254,15 @@ async def run_brain(orders: BrainOrders) -> None:
         _open_wakeups(orders.settings.redis_url) as wakeups,
     ):
         await ensure_replica_token(store, orders, chance, time.time())
-        brain = Brain(orders=orders, store=store, chance=chance, clock=time.time, processes=processes, wakeups=wakeups)
+        brain = Brain(
+            orders=orders,
+            store=store,
+            chance=chance,
+            clock=time.time,
+            processes=processes,
+            wakeups=wakeups,
+            root_tree=partial(read_root_tree, Path(orders.settings.run_dir)),
+        )
         try:
             await brain.run()
         finally:

@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import sys
 from collections.abc import Sequence
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 
 import msgspec
 import trio
 
 from .edge import told
+from .lines import LogStyle, as_json, chosen_style, for_person
 from .root import Ready, Root, check_writable, default_run_dir
 from .settings import Settings, load_settings
 from .signals import cancel_on_signal
@@ -21,7 +24,8 @@ from .signals import cancel_on_signal
 def main(argv: Sequence[str] | None = None) -> int:
     """Run until SIGTERM or SIGINT; returns the exit code."""
     arguments = _parser().parse_args(argv)
-    return told("levers9 controlplane", lambda: _main(arguments))
+    say = partial(_say, chosen_style(os.environ, is_terminal=sys.stderr.isatty()))
+    return told("levers9 controlplane", lambda: _main(arguments), lambda sentence: say("root", sentence))
 
 
 def _main(arguments: argparse.Namespace) -> int:
@@ -60,27 +64,30 @@ def _settings(arguments: argparse.Namespace) -> Settings:
     return msgspec.structs.replace(settings, state_dir=str(state_dir), run_dir=run_dir)
 
 
-async def _run(settings: Settings, as_json: bool) -> None:
+async def _run(settings: Settings, in_json: bool) -> None:
+    style = chosen_style(os.environ, is_terminal=sys.stderr.isatty())
     root = Root(
         settings,
-        show_token=lambda token: _show_token(token, as_json),
-        on_line=lambda name, line: _say(f"{name}: {line}"),
-        warn=lambda sentence: _say(f"root: {sentence}"),
+        show_token=lambda token: _show_token(token, in_json),
+        on_line=partial(_say, style),
+        warn=partial(_say, style, "root"),
+        style=style,
     )
     async with trio.open_nursery() as nursery:
         nursery.start_soon(cancel_on_signal, nursery.cancel_scope)
         async with root.running() as ready:
-            _say_ready(ready, as_json)
+            _say_ready(ready, in_json)
             await trio.sleep_forever()
 
 
-def _say(line: str) -> None:
+def _say(style: LogStyle, process: str, line: str) -> None:
     with suppress(OSError):  # where it goes may be a full disk, or a terminal that is gone
-        print(line, file=sys.stderr, flush=True)
+        shown = as_json(process, line) if style is LogStyle.JSON else for_person(process, line)
+        print(shown, file=sys.stderr, flush=True)
 
 
-def _show_token(token: str, as_json: bool) -> None:
-    if as_json:
+def _show_token(token: str, in_json: bool) -> None:
+    if in_json:
         print(json.dumps({"first_admin_token": token}), flush=True)
         return
     print(
@@ -88,8 +95,8 @@ def _show_token(token: str, as_json: bool) -> None:
     )
 
 
-def _say_ready(ready: Ready, as_json: bool) -> None:
-    if as_json:
+def _say_ready(ready: Ready, in_json: bool) -> None:
+    if in_json:
         print(json.dumps({"ready": True, "stream_url": ready.stream_url, "http_url": ready.http_url}), flush=True)
         return
     print(f"levers9 runs: streams on {ready.stream_url}, HTTP on {ready.http_url}.", flush=True)

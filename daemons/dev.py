@@ -23,6 +23,7 @@ from ..model.places import dev_connection_path
 from ..model.states import TokenKind
 from ..model.tokens import SECRET_BYTES, make_token
 from .edge import INTERRUPTED, told
+from .lines import LogStyle, as_json, chosen_style, for_person, without_colours
 from .root import Ready, Root, check_writable, default_run_dir
 from .settings import PoolTable, Settings, check_values
 from .signals import cancel_on_signal
@@ -63,7 +64,16 @@ async def _run(arguments: argparse.Namespace, state_dir: Path) -> int:
     settings = _settings(arguments, state_dir)
     if not (state_dir / "postgres").exists():
         _warn(f"First start: a database is made in {state_dir}, which takes some seconds.")
-    root = Root(settings, admin_token=token, owns_workers=True, on_line=_log_to(state_dir, arguments.logs), warn=_warn)
+    # Without --logs only the file gets them, and that is read by a person.
+    style = chosen_style(os.environ, is_terminal=not arguments.logs or sys.stderr.isatty())
+    root = Root(
+        settings,
+        admin_token=token,
+        owns_workers=True,
+        on_line=_log_to(state_dir, arguments.logs, style),
+        warn=_warn,
+        style=style,
+    )
     code = INTERRUPTED
     async with trio.open_nursery() as nursery:
         nursery.start_soon(cancel_on_signal, nursery.cancel_scope)
@@ -183,7 +193,7 @@ class _connection_file:
                 self._path.unlink()
 
 
-def _log_to(state_dir: Path, show: bool) -> Callable[[str, str], None]:
+def _log_to(state_dir: Path, show: bool, style: LogStyle) -> Callable[[str, str], None]:
     path = state_dir / "logs" / "controlplane.log"
     path.parent.mkdir(parents=True, exist_ok=True)
     if path.exists() and path.stat().st_size > _LOG_MAX_BYTES:
@@ -191,10 +201,11 @@ def _log_to(state_dir: Path, show: bool) -> Callable[[str, str], None]:
     descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
 
     def write(name: str, line: str) -> None:
+        said = as_json(name, line) if style is LogStyle.JSON else for_person(name, line)
         with suppress(OSError):  # a full disk costs lines of the log, and not the child that wrote them
-            os.write(descriptor, f"{name}: {line}\n".encode())
+            os.write(descriptor, f"{without_colours(said)}\n".encode())
         if show:
-            _warn(f"{name}: {line}")
+            _warn(said)
 
     return write
 

@@ -10,8 +10,11 @@ from ..errors import LeversError
 INTERRUPTED = 130
 
 
-def told(program: str, run: Callable[[], int]) -> int:
-    """What `run` returns; 1 where it raises an error of ours, alone or in groups, and 130 after Ctrl-C."""
+def told(program: str, run: Callable[[], int], say: Callable[[str], None] | None = None) -> int:
+    """What `run` returns; 1 where it raises an error of ours, alone or in groups, and 130 after Ctrl-C.
+
+    `say` gets each sentence; without it they are printed on standard error.
+    """
     errors: list[BaseException] = []
     interrupted = False
     code = 1
@@ -22,8 +25,12 @@ def told(program: str, run: Callable[[], int]) -> int:
     except* KeyboardInterrupt:
         interrupted = True
     for error in errors:
-        print(f"{program}: {error}", file=sys.stderr, flush=True)
+        (say or _print)(f"{program}: {error}")
     return INTERRUPTED if interrupted and not errors else code
+
+
+def _print(sentence: str) -> None:
+    print(sentence, file=sys.stderr, flush=True)
 
 
 def leaves(group: BaseExceptionGroup[BaseException]) -> list[BaseException]:

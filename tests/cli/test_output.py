@@ -76,5 +76,11 @@ def test_a_child_is_shown_below_the_nearest_one_that_is_shown() -> None:
     assert [row[0] for row in lines_of(tree)] == ["brain", "  leader", "    reign/tasks", "    reign/pool/local"]
 
 
+def test_a_process_is_shown_with_its_id_and_without_a_mailbox() -> None:
+    postgres = ChildStanding(path="root/postgres", kind="process", state="running", restarts=2, process_id=77)
+    assert lines_of(Tree(children=(postgres,)))[0][:5] == ("root/postgres", "running", "77", "2", "–")
+    assert lines_of(Tree(children=(_standing("brain"),)))[0][2] == "–"
+
+
 def _standing(path: str) -> ChildStanding:
     return ChildStanding(path=path, kind="task", state="running", restarts=0)

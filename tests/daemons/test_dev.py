@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
@@ -69,3 +70,23 @@ def test_what_was_accepted_is_there_after_a_restart() -> None:
             assert "project/sleep" in laptop.levers9("task", "list").stdout
         finally:
             laptop.stop()
+
+
+def test_the_log_of_the_control_plane_is_for_a_person_to_read() -> None:
+    with a_laptop() as laptop:
+        laptop.start()
+        laptop.stop()
+        log = (laptop.state / "logs" / "controlplane.log").read_text()
+        (leads,) = [line for line in log.splitlines() if "we lead" in line]
+        assert leads.startswith("brain: ")
+        assert "epoch=1" in leads
+        assert "\x1b" not in log
+        assert {line.partition(":")[0] for line in log.splitlines()} >= {"postgres", "valkey", "brain", "gateway-0"}
+
+
+def test_logs_that_a_program_reads_from_dev_are_objects() -> None:
+    with a_laptop() as laptop:
+        laptop.start("--logs")
+        laptop.stop()
+        lines = [json.loads(line) for line in laptop.terminal.read_text().splitlines() if line.startswith("{")]
+        assert [line["process"] for line in lines if line.get("event") == "we lead"] == ["brain"]

@@ -23,6 +23,12 @@ def test_an_error_alone_is_a_sentence_too(capsys: pytest.CaptureFixture[str]) ->
     assert capsys.readouterr().err == "levers9 dev: It left.\n"
 
 
+def test_who_writes_lines_of_their_own_gets_the_sentence() -> None:
+    said: list[str] = []
+    assert told("levers9 controlplane", lambda: fails(BrokenByPeer("It left.")), said.append) == 1
+    assert said == ["levers9 controlplane: It left."]
+
+
 def test_ctrl_c_is_no_error(capsys: pytest.CaptureFixture[str]) -> None:
     assert told("levers9 dev", lambda: fails(KeyboardInterrupt())) == 130
     assert capsys.readouterr().err == ""
