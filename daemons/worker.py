@@ -38,6 +38,7 @@ from ..model.resources import Capacity
 from ..wire.carrier import Carrier
 from ..wire.carriers import websocket
 from ..wire.link import DialledLink
+from ..wire.redial import Redial
 from .logs import set_up_logs
 
 _SET_DUMPABLE: Final = 4
@@ -77,7 +78,8 @@ async def run_worker(config: WorkerConfig) -> None:
         )
         identity = Identity(worker_id=config.worker_id, pool=config.pool, epoch=config.epoch, capacity=config.capacity)
         policy = WorkerPolicy(identity, stop_grace_s=config.stop_grace_s)
-        link = DialledLink(name=f"worker/{config.worker_id}", dial=_dialler(config), chance=chance)
+        redial = _redial_beside() if config.root_pid else Redial()
+        link = DialledLink(name=f"worker/{config.worker_id}", dial=_dialler(config), chance=chance, redial=redial)
         actor = WorkerActor(policy=policy, link=link, runtime=runtime, objects=http, chance=chance)
         async with trio.open_nursery() as nursery:
             nursery.start_soon(_watch_root, config.root_pid, nursery.cancel_scope)
@@ -114,6 +116,11 @@ class _Dialler:
         whole = f"{url.rstrip('/')}/v1/stream?{query}"
         context = self._ssl_context if url.startswith("wss:") else None
         return await websocket.connect(whole, token=self._config.token, ssl_context=context)
+
+
+def _redial_beside() -> Redial:
+    """For a worker on its control plane's own host, whose pool bounds how many there are: like an SDK."""
+    return Redial(first_min_s=0.05, first_max_s=1.0, max_s=5.0)
 
 
 def _dialler(config: WorkerConfig) -> _Dialler:

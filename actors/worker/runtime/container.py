@@ -53,9 +53,12 @@ class ProcessContainer:
         self._load_failure: Failure | None = None
         self._status: int | None = None
         self._gone: tuple[bool, int] | None = None
+        self._closed = False
 
     def give(self, orders: tuple[AttemptOrder, ...]) -> None:
-        """Run these after those given before."""
+        """Run these after those given before; of one that has ended its end is on its way, and says that none ran."""
+        if self._closed:
+            return
         calls: list[tuple[int, AttemptOrder]] = []
         for order in orders:
             self._index += 1
@@ -68,6 +71,8 @@ class ProcessContainer:
 
     def revoke(self, keys: frozenset[AttemptKey] | None) -> Revoked:
         """Take back those of `keys` (None: all) that have not started."""
+        if self._closed:
+            return Revoked(dropped=(), started=())
         unstarted = self._unclaimed()
         dropped = [index for index in unstarted if keys is None or self._given[index] in keys]
         left = [index for index in unstarted if index not in set(dropped)]
@@ -233,6 +238,7 @@ class ProcessContainer:
 
     def close(self) -> None:
         """Close our ends. Whatever still lives of the tree is ended by its keeper."""
+        self._closed = True
         self._runner.close()
         self._keeper.close()
         os.close(self._claims_out)
