@@ -75,7 +75,8 @@ def test_on_a_terminal_the_lines_are_for_a_person(tmp_path: Path) -> None:
         reader.join()
         os.close(ours)
     lines = shown.decode().splitlines()
-    assert any("\x1b[2mbrain:" in line and "we lead" in line for line in lines)
+    (leads,) = [line for line in lines if "\x1b[2mbrain:" in line and "we lead" in line]
+    assert "event" not in leads
     assert any("\x1b[2mpostgres:" in line and "ready to accept" in line for line in lines)
 
 

@@ -9,7 +9,6 @@ import pytest
 import trio
 from trio.testing import MockClock
 
-from levers9.daemons import root_tree
 from levers9.daemons.root_tree import keep_root_tree, read_root_tree, tree_file
 from levers9.wire.control import ChildStanding
 
@@ -46,7 +45,7 @@ async def test_on_a_full_disk_the_older_tree_stays_until_there_is_room(
     async with trio.open_nursery() as nursery:
         nursery.start_soon(keep_root_tree, tmp_path, lambda: standing(restarts))
         await trio.sleep(0.5)
-        monkeypatch.setattr(root_tree.os, "replace", full)
+        monkeypatch.setattr(os, "replace", full)
         restarts = 1
         await trio.sleep(1)
         assert read_root_tree(tmp_path) == standing(0)
