@@ -138,7 +138,7 @@ class Gateway:
     async def _serve_http(self, listeners: Listeners) -> None:
         await trio.to_thread.run_sync(_load_web)
         from .rest import build_app
-        from .web import serve_http
+        from .web import METRICS_CONNECTIONS_MAX, serve_http
 
         async with trio.open_nursery() as nursery:
             app = build_app(self.desk(), self.door)
@@ -148,7 +148,7 @@ class Gateway:
 
                 look = FleetObserver(self._given.store, self._questions).look
                 metrics = build_metrics_app(self.relay.statistics, self.gate.statistics, look)
-                await nursery.start(partial(serve_http, metrics, listeners.metrics, None))
+                await nursery.start(partial(serve_http, metrics, listeners.metrics, None, METRICS_CONNECTIONS_MAX))
 
     async def run_without_listeners(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
         """Relay what comes in by `door`, until cancelled; `run` does so on sockets, a world without any."""

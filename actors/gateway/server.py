@@ -14,7 +14,9 @@ from ...wire.carriers.websocket import RequestInfo, WebSocketCarrier, serve_stre
 from .streams import Door, Knock, Visitor
 
 REFUSAL_S: Final = 1.0  # whoever is one too many has so long to hear it
-BUSY_ANSWER: Final = b"HTTP/1.1 503 Service Unavailable\r\nretry-after: 1\r\ncontent-length: 0\r\nconnection: close\r\n\r\n"
+BUSY_ANSWER: Final = (
+    b"HTTP/1.1 503 Service Unavailable\r\nretry-after: 1\r\ncontent-length: 0\r\nconnection: close\r\n\r\n"
+)
 _log: Final = structlog.get_logger("gateway.server")
 
 
@@ -96,13 +98,14 @@ async def serve_streams(
 
 
 async def _refuse(stream: trio.abc.Stream) -> None:
-    with trio.move_on_after(REFUSAL_S):
-        try:
+    try:
+        with trio.move_on_after(REFUSAL_S):
             await stream.send_all(BUSY_ANSWER)
             await stream.receive_some()  # a request that nobody has read would take the answer back
-        except (trio.BrokenResourceError, trio.ClosedResourceError):
-            pass  # it has gone already
-    await trio.aclose_forcefully(stream)
+    except (trio.BrokenResourceError, trio.ClosedResourceError):
+        pass  # it has gone already
+    finally:
+        await trio.aclose_forcefully(stream)
 
 
 class _Started:

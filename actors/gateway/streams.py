@@ -8,15 +8,17 @@ from functools import partial
 from typing import Final
 
 import msgspec
+import trio
 
 from ...errors import FORBIDDEN, INVALID, NOT_FOUND, Refused
+from ...model.figures import STREAMS_MAX
 from ...model.ids import Chance
 from ...model.routes import Route
 from ...model.states import TokenKind
 from ...model.tokens import Principal, hash_of
 from ...wire.carrier import Carrier
 from ...wire.link import Acceptor
-from .auth import Gate, bearer_of, check_privacy, check_subject
+from .auth import Gate, bearer_of, check_privacy, check_subject, counted_address
 from .relay import Relay
 from .stamps import Stamp
 
@@ -49,7 +51,10 @@ class Visitor(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Door:
-    """Lets peers and relays in, and serves their sessions. `behind_tls` says that our external URL is https."""
+    """Lets peers and relays in, and serves their sessions. `behind_tls` says that our external URL is https.
+
+    `places` counts the streams of this process, on whichever port they came; those beyond are told 503.
+    """
 
     def __init__(
         self, *, gate: Gate, acceptor: Acceptor, relay: Relay, chance: Chance, behind_tls: bool = False
@@ -59,6 +64,7 @@ class Door:
         self._relay = relay
         self._chance = chance
         self._behind_tls = behind_tls
+        self.places = trio.CapacityLimiter(STREAMS_MAX)
 
     async def admit(self, knock: Knock) -> Visitor:
         """Who this is. Raises `Refused`: not_found, unauthenticated, forbidden or invalid."""
@@ -83,8 +89,8 @@ class Door:
         await self._acceptor.serve(carrier, name=visitor.address, on_link=own)
 
     def _counted_address(self, knock: Knock) -> str:
-        forwarded = knock.headers.get("x-forwarded-for", "") if self._behind_tls else ""
-        return forwarded.rpartition(",")[2].strip() or knock.address
+        forwarded = knock.headers.get("x-forwarded-for", "")
+        return counted_address(knock.address, forwarded, behind_tls=self._behind_tls)
 
     def _worker(self, principal: Principal, knock: Knock) -> Visitor:
         worker_id = _id_of(knock, "id")

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+import trio
 from starlette.websockets import WebSocket, WebSocketDisconnect, WebSocketState
 
-from ....errors import BrokenByPeer, ClosedByUs, LeversError, PeerProtocolError
+from ....errors import BrokenByPeer, ClosedByUs, LeversError, PeerProtocolError, Refused
 from ....wire.carrier import CarrierStatistics, Counts
+from ..questions import BUSY
 from ..streams import Door, Knock
 from .answers import answer_of
 
@@ -72,7 +74,20 @@ class AsgiCarrier:
 
 
 async def serve_stream(door: Door, socket: WebSocket) -> None:
-    """Serve one WebSocket that came to the HTTP port."""
+    """Serve one WebSocket that came to the HTTP port, if the process has a place for it."""
+    try:
+        door.places.acquire_nowait()
+    except trio.WouldBlock:
+        full = Refused("This gateway has all the streams that it takes.", fix="Dial again.", code=BUSY)
+        await socket.send_denial_response(answer_of(full))
+        return
+    try:
+        await _serve(door, socket)
+    finally:
+        door.places.release()
+
+
+async def _serve(door: Door, socket: WebSocket) -> None:
     knock = Knock(
         path=socket.url.path,
         query=dict(socket.query_params),

@@ -14,8 +14,10 @@ from typing import TYPE_CHECKING
 import pytest
 import trio
 import trustme
+from starlette.applications import Starlette
 
 from levers9.actors.gateway.server import Tls
+from levers9.actors.gateway.web import serve_http
 from levers9.daemons.gateway import GatewayConfig, bind_port, read_config, run_gateway
 from levers9.errors import BrokenByPeer, LeversError, Refused
 from levers9.model.resources import Capacity
@@ -156,6 +158,72 @@ async def test_a_store_that_is_away_breaks_a_dial_and_refuses_nobody_for_good(st
         await stand.dial(CLIENT, token)()
     carrier = await stand.dial(CLIENT, token)()
     await carrier.aclose()
+
+
+# How many at a time
+
+
+async def test_streams_are_counted_by_process_on_whichever_port_they_come(stand: Stand) -> None:
+    token = await stand.token(TokenKind.WORKSPACE)
+    stand.gateway.door.places.total_tokens = 1
+    for first, other in ((stand.stream_port, stand.http_port), (stand.http_port, stand.stream_port)):
+        carrier = await stand.dial(CLIENT, token, first)()
+        for port in (first, other):
+            with trio.fail_after(5), pytest.raises(BrokenByPeer, match="503"):
+                await stand.dial(CLIENT, token, port)()
+        await carrier.aclose()
+        with trio.fail_after(5):
+            while stand.gateway.door.places.borrowed_tokens:
+                await trio.lowlevel.checkpoint()
+
+
+@pytest.fixture
+def one_connection() -> Iterator[socket.socket]:
+    listener = bind_port("127.0.0.1", 0, "tests", "--port")
+    yield listener
+    listener.close()
+
+
+async def _ask(stream: trio.SocketStream) -> bytes:
+    with trio.fail_after(5):
+        await stream.send_all(b"GET / HTTP/1.1\r\nhost: x\r\n\r\n")
+        answer = await stream.receive_some(1000)
+        while not answer.endswith((b"Not Found", b"close\r\n\r\n")):
+            answer += await stream.receive_some(1000)
+        return answer.partition(b"\r\n")[0]
+
+
+async def test_a_connection_over_http_beyond_those_that_are_kept_is_told_so(one_connection: socket.socket) -> None:
+    port = one_connection.getsockname()[1]
+    async with trio.open_nursery() as nursery:
+        await nursery.start(serve_http, Starlette(), one_connection, None, 1)
+        async with await trio.open_tcp_stream("127.0.0.1", port) as first:
+            assert await _ask(first) == b"HTTP/1.1 404 "
+            async with await trio.open_tcp_stream("127.0.0.1", port) as second:
+                assert await _ask(second) == b"HTTP/1.1 503 Service Unavailable"
+            assert await _ask(first) == b"HTTP/1.1 404 "
+        await _until_there_is_a_place(port)
+        nursery.cancel_scope.cancel()
+
+
+async def _until_there_is_a_place(port: int) -> None:
+    with trio.fail_after(5):
+        while True:
+            async with await trio.open_tcp_stream("127.0.0.1", port) as third:
+                if await _ask(third) == b"HTTP/1.1 404 ":
+                    return
+
+
+async def test_under_tls_a_connection_beyond_those_that_are_kept_is_closed(
+    one_connection: socket.socket, tls: Tls
+) -> None:
+    port = one_connection.getsockname()[1]
+    async with trio.open_nursery() as nursery:
+        await nursery.start(serve_http, Starlette(), one_connection, tls, 1)
+        async with await trio.open_tcp_stream("127.0.0.1", port), await trio.open_tcp_stream("127.0.0.1", port) as two:
+            with trio.fail_after(5):
+                assert await two.receive_some(100) == b""
+        nursery.cancel_scope.cancel()
 
 
 # The command line
