@@ -32,6 +32,7 @@ from ..store.objects import open_objects
 from ..store.wakeups import MemoryWakeups, Wakeups
 from ..wire.carrier import Carrier
 from ..wire.carriers import nng, websocket
+from .edge import leaves
 from .logs import set_up_logs
 from .ports import holder_of
 
@@ -276,21 +277,14 @@ def main(argv: Sequence[str] | None = None) -> int:
     set_up_logs()
     config = read_config(sys.argv[1:] if argv is None else argv)
     structlog.contextvars.bind_contextvars(gateway=config.gateway_id)
-    told: list[LeversError] = []
+    told: list[BaseException] = []
     try:
         trio.run(_serve, config)
     except* LeversError as errors:
-        told += _leaves(errors)
+        told += leaves(errors)
     for error in told:
         print(error, file=sys.stderr)
     return 2 if told else 0
-
-
-def _leaves(errors: BaseExceptionGroup[LeversError]) -> list[LeversError]:
-    found: list[LeversError] = []
-    for error in errors.exceptions:
-        found += _leaves(error) if isinstance(error, BaseExceptionGroup) else [error]
-    return found
 
 
 if __name__ == "__main__":

@@ -31,7 +31,7 @@ from ..actors.worker.policy import WorkerPolicy
 from ..actors.worker.reports import Identity
 from ..actors.worker.runtime.environment import visible
 from ..actors.worker.runtime.process import ProcessRuntime, ProcessSettings
-from ..errors import BrokenByPeer, ConfigError, LeversError, Refused
+from ..errors import BrokenByPeer, ConfigError, Refused
 from ..model.figures import STOP_GRACE_S
 from ..model.ids import Chance
 from ..model.resources import Capacity
@@ -39,6 +39,7 @@ from ..wire.carrier import Carrier
 from ..wire.carriers import websocket
 from ..wire.link import DialledLink
 from ..wire.redial import Redial
+from .edge import leaves
 from .logs import set_up_logs
 
 _SET_DUMPABLE: Final = 4
@@ -219,18 +220,11 @@ def main(argv: Sequence[str] | None = None) -> int:
     try:
         trio.run(run_worker, config)
     except* (Refused, BrokenByPeer) as errors:
-        _log.error("the control plane does not want this worker", errors=[str(one) for one in _leaves(errors)])
+        _log.error("the control plane does not want this worker", errors=[str(one) for one in leaves(errors)])
         return_code = 1
     else:
         return_code = 0
     return return_code
-
-
-def _leaves(group: BaseExceptionGroup[LeversError]) -> list[BaseException]:
-    found: list[BaseException] = []
-    for error in group.exceptions:
-        found += _leaves(error) if isinstance(error, BaseExceptionGroup) else [error]
-    return found
 
 
 if __name__ == "__main__":

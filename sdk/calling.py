@@ -8,13 +8,14 @@ from collections.abc import Callable
 from typing import Final
 
 from ..errors import NOT_FOUND, LeversError, Refused
+from ..model.blobs import blob_key
 from ..wire.client import NewTask, StubSpec, TaskResult
 from .connection import Connection
 from .current import current
 from .failures import failure_of
 from .functions import Origin, adopt_main, by_value, locate, main_name
 from .ledger import Arrival
-from .packing import blob_key, pack_call, payload, unpack_result
+from .packing import pack_call, payload, unpack_result
 from .stubs import FOLDERS_VARIABLE, JobSettings, python_minor
 
 JOB: Final = "job"

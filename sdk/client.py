@@ -50,7 +50,8 @@ class Client:
 
         Raises `Refused` beyond 256 MiB.
         """
-        from .packing import blob_key, refuse_too_large
+        from ..model.blobs import blob_key
+        from .packing import refuse_too_large
 
         refuse_too_large(f"The file {path} is", Path(path).stat().st_size)
         data = Path(path).read_bytes()

@@ -6,7 +6,6 @@ tuple, a set, an array or an instance of a class is not plain, because it would 
 
 from __future__ import annotations
 
-import hashlib
 import importlib
 import io
 import operator
@@ -18,6 +17,7 @@ import cloudpickle
 import msgspec
 
 from ..errors import INVALID, TOO_LARGE, LeversError, Refused
+from ..model.blobs import blob_key
 from ..model.figures import INLINE_MAX_BYTES, PAYLOAD_MAX_BYTES
 from ..wire.message import Payload
 
@@ -92,11 +92,6 @@ def unpack_result(packed: Payload, objects: Objects) -> object:
             "Install the same packages here, or return plain values.",
             INVALID,
         ) from error
-
-
-def blob_key(data: bytes) -> str:
-    """The content-addressed key of an object."""
-    return "blob/" + hashlib.sha256(data).hexdigest()
 
 
 def is_plain(value: object, depth: int = 0) -> bool:

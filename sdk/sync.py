@@ -13,7 +13,7 @@ from typing import Final, Protocol
 import msgspec
 
 from ..errors import Refused
-from .packing import blob_key
+from ..model.blobs import blob_key
 from .progress import ProgressLine
 from .project import FILE_MAX_BYTES, IGNORE_FILE, Listing, Project, SourceFile
 

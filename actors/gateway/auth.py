@@ -158,6 +158,11 @@ def check_subject(principal: Principal, worker_id: str) -> None:
         )
 
 
+def counted_address(address: str, forwarded_for: str, *, behind_tls: bool) -> str:
+    """Whose tries are counted: behind a proxy that ends TLS, the address that the proxy saw, which it names last."""
+    return (forwarded_for.rpartition(",")[2].strip() if behind_tls else "") or address
+
+
 def check_privacy(*, secure: bool, address: str, forwarded_proto: str, behind_tls: bool) -> None:
     """Raises `Refused` for a token that came in plain text over a network.
 

@@ -18,6 +18,7 @@ import msgspec
 import trio
 
 from ...model.states import WorkerState
+from ...process_identity import start_ticks
 from ...wire import scheduling
 from ...wire.message import Message
 from .policy import Adopt, StartWorker
@@ -29,7 +30,6 @@ _STOP_STEPS: Final = (
     (signal.SIGTERM, STOP_WITHIN_S),
     (signal.SIGKILL, STOP_WITHIN_S),
 )
-_START_TICKS: Final = 19  # field 22 of /proc/PID/stat, counted behind the command's closing parenthesis
 
 
 class Launch(msgspec.Struct, frozen=True, kw_only=True):
@@ -175,7 +175,7 @@ def _is_ours(order: Adopt) -> bool:
 
 def handle_of(pid: int) -> str | None:
     """The handle of a living process of this host, or None."""
-    ticks = _start_ticks(pid)
+    ticks = start_ticks(pid)
     return None if ticks is None else f"{_host()}:{_boot()}:{pid}:{ticks}"
 
 
@@ -189,7 +189,7 @@ def open_handle(handle: str) -> int | None:
         pidfd = os.pidfd_open(pid)
     except ProcessLookupError:
         return None
-    if str(_start_ticks(pid)) != ticks:
+    if str(start_ticks(pid)) != ticks:
         os.close(pidfd)
         return None
     return pidfd
@@ -208,15 +208,6 @@ def find_process(worker_id: str) -> str | None:
         if wanted in words and b"--id" in words:
             return handle_of(int(entry.name))
     return None
-
-
-def _start_ticks(pid: int) -> int | None:
-    try:
-        stat = Path(f"/proc/{pid}/stat").read_text()
-    except OSError:
-        return None
-    fields = stat.rpartition(")")[2].split()
-    return None if fields[0] in ("Z", "X") else int(fields[_START_TICKS])
 
 
 def _boot() -> str:

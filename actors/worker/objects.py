@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-import hashlib
 from typing import Protocol
 
 import msgspec
 import trio
+
+from ...model.blobs import blob_key
 
 
 class Owner(msgspec.Struct, frozen=True, kw_only=True):
@@ -31,11 +32,6 @@ class Objects(Protocol):
     async def put(self, owner: Owner, key: str, data: bytes) -> None:
         """Store one object of any size."""
         ...
-
-
-def blob_key(data: bytes) -> str:
-    """The key of content: its hash."""
-    return f"blob/{hashlib.sha256(data).hexdigest()}"
 
 
 async def key_in_thread(data: bytes) -> str:

@@ -17,7 +17,7 @@ from ....model.tokens import Principal
 from ....store.face import Store
 from ....store.objects import Objects
 from ....store.wakeups import Wakeups
-from ..auth import Gate, check_privacy
+from ..auth import Gate, check_privacy, counted_address
 from ..logs import LogReader
 from ..questions import Questions
 from ..relay import RelayStatistics
@@ -85,11 +85,10 @@ async def principal_of(desk: Desk, connection: HTTPConnection, route: Route) -> 
     return await desk.gate.admit(authorization, route, address)
 
 
-def client_address(connection: HTTPConnection, behind_proxy: bool) -> str:
-    """Whose tries are counted: behind a proxy, the address that the proxy saw."""
-    forwarded = connection.headers.get("x-forwarded-for", "") if behind_proxy else ""
+def client_address(connection: HTTPConnection, behind_tls: bool) -> str:
+    """Whose tries are counted."""
     seen = connection.client.host if connection.client else "unknown"
-    return forwarded.rpartition(",")[2].strip() or seen
+    return counted_address(seen, connection.headers.get("x-forwarded-for", ""), behind_tls=behind_tls)
 
 
 def path_of(desk: Desk, route: Route, handler: Handler) -> Path:

@@ -14,13 +14,14 @@ from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Final
 
+from ....process_identity import start_ticks
+
 CONTAINER_MARK: Final = "LEVERS9_CONTAINER_ID"
 WORKER_MARK: Final = "LEVERS9_WORKER_PROCESS"
 MARK_CHARACTERS: Final = 128  # room for a container's identity in the environment of a fork server
 GONE_WITHIN_S: Final = 2.0
 _ROUNDS: Final = 20
 _AGAIN_S: Final = 0.005
-_START_TICKS: Final = 19  # field 22 of /proc/PID/stat, counted behind the command's closing parenthesis
 _PROC: Final = Path("/proc")
 _CGROUPS: Final = Path("/sys/fs/cgroup")
 
@@ -28,7 +29,7 @@ _CGROUPS: Final = Path("/sys/fs/cgroup")
 def worker_mark(state_folder: Path) -> str:
     """Names this very process, and the folder that it and its successors share: `pid:ticks:folder`."""
     pid = os.getpid()
-    return f"{pid}:{_start_ticks(pid)}:{state_folder}"
+    return f"{pid}:{start_ticks(pid)}:{state_folder}"
 
 
 def end_container(container_id: str, fork_server: int) -> int:
@@ -117,12 +118,12 @@ def _marks(pid: int) -> dict[str, bytes]:
 def _of_dead_worker(mark: bytes, state_folder: Path) -> bool:
     pid, _, rest = mark.decode(errors="replace").partition(":")
     ticks, _, folder = rest.partition(":")
-    return bool(pid.isdigit()) and folder == str(state_folder) and _start_ticks(int(pid)) != ticks
+    return bool(pid.isdigit()) and folder == str(state_folder) and str(start_ticks(int(pid))) != ticks
 
 
 def _strays(fork_server: int) -> set[int]:
     """Children of the fork server that bear no container's mark: orphans that have hidden what they were."""
-    return {pid for pid in _children(fork_server) if not _marks(pid).get(CONTAINER_MARK) and _start_ticks(pid)}
+    return {pid for pid in _children(fork_server) if not _marks(pid).get(CONTAINER_MARK) and start_ticks(pid)}
 
 
 def _with_descendants(pids: set[int]) -> set[int]:
@@ -142,15 +143,6 @@ def _children(pid: int) -> set[int]:
         except OSError:
             continue
     return found
-
-
-def _start_ticks(pid: int) -> str | None:
-    """When a process started; None for one that has ended."""
-    try:
-        fields = (_PROC / str(pid) / "stat").read_text().rpartition(")")[2].split()
-    except OSError:
-        return None
-    return None if fields[0] in ("Z", "X") else fields[_START_TICKS]
 
 
 def _groups(container_id: str) -> Iterator[Path]:

@@ -12,12 +12,13 @@ import trio
 from levers9.actors.pool.policy import Adopt, StartWorker
 from levers9.actors.worker.actor import WorkerActor
 from levers9.actors.worker.events import Launch
-from levers9.actors.worker.objects import Owner, blob_key
+from levers9.actors.worker.objects import Owner
 from levers9.actors.worker.policy import WorkerPolicy
 from levers9.actors.worker.reports import Identity
 from levers9.actors.worker.runtime.face import Exit, RunningContainer, Sink
 from levers9.actors.worker.runtime.simulated import Ran, SimulatedRuntime
 from levers9.errors import BrokenByPeer, ClosedByUs, Refused
+from levers9.model.blobs import blob_key
 from levers9.model.figures import WORKER_LEASE_S
 from levers9.model.ids import Chance
 from levers9.model.states import WorkerState
