@@ -18,6 +18,7 @@ from ..wire.letter import Letter
 from ..wire.mailbox import Mailbox
 from ..wire.message import Send
 from ..wire.post import Post
+from .counts import Counts
 
 TICK_S = 0.25
 
@@ -55,13 +56,19 @@ class Policy(Protocol[P]):
 
 
 class Surroundings:
-    """What a committing actor is given: the post, the store, the epoch that it acts in, and a clock in Unix seconds."""
+    """What a committing actor is given: the post, the store, the epoch that it acts in, and a clock in Unix seconds.
 
-    def __init__(self, *, post: Post, store: Store, epoch: int, clock: Callable[[], float]) -> None:
+    What it does is added to `counts`, which outlive the reign.
+    """
+
+    def __init__(
+        self, *, post: Post, store: Store, epoch: int, clock: Callable[[], float], counts: Counts | None = None
+    ) -> None:
         self.post = post
         self.store = store
         self.epoch = epoch
         self.clock = clock
+        self.counts = Counts() if counts is None else counts
 
 
 def _nothing(plan: object) -> None:
@@ -104,7 +111,12 @@ async def decide_commit_send(
 async def _commit_and_send(policy: Policy[P], plan: P, around: Surroundings, address: str) -> None:
     answers: tuple[Answer, ...] = ()
     if plan.operations:
-        answers = await around.store.apply(*plan.operations, epoch=around.epoch)
+        began_s = trio.current_time()
+        try:
+            answers = await around.store.apply(*plan.operations, epoch=around.epoch)
+        finally:
+            around.counts.commits += 1
+            around.counts.commit_s += trio.current_time() - began_s
     sends = policy.settle(plan, answers)
     await around.post.send_many(
         Letter(send.message, source=address, target=send.target, correlation=send.correlation) for send in sends

@@ -18,6 +18,7 @@ import structlog
 import trio
 
 from ..actors.committing import Surroundings
+from ..actors.counts import Counts
 from ..actors.leader import Campaign, LeaderActor
 from ..actors.pool import Launch, PoolActor, PoolSettings, Processes, WorkerProcesses
 from ..actors.scheduler import SchedulerActor
@@ -33,7 +34,7 @@ from ..store.wakeups import MemoryWakeups, Wakeups
 from ..supervisor import ChildSpec, Intensity, StartChild, Supervisor
 from ..wire.carrier import Carrier
 from ..wire.carriers import nng
-from ..wire.control import ChildStanding, Inspect, Inspected
+from ..wire.control import ChildStanding, Inspect, Inspected, Totals
 from ..wire.letter import answer
 from ..wire.link import Acceptor, Link, Received
 from ..wire.mailbox import Mailbox
@@ -86,6 +87,7 @@ class Brain:
         self._pools = tuple(_pool_settings(orders.settings))
         self.post = Post(chance=chance, clock=clock)
         self._acceptor = Acceptor(chance=chance)
+        self._counts = Counts()
         self._reign_tree: Supervisor | None = None
         self._reigns = 0
         # One crash ends a reign with all its mailboxes: what crashed an address is remembered here, over all reigns.
@@ -142,7 +144,7 @@ class Brain:
 
     async def _reign(self, epoch: int, task_status: trio.TaskStatus[None]) -> None:
         """The actors that decide; the first that fails ends the reign, and the next one reads the truth."""
-        around = Surroundings(post=self.post, store=self._store, epoch=epoch, clock=self._clock)
+        around = Surroundings(post=self.post, store=self._store, epoch=epoch, clock=self._clock, counts=self._counts)
         workspace_id = await ensure_accounts(around, self._orders, self._chance)
         serves = self._serves(workspace_id)
         await self._declare_pools(around)
@@ -205,7 +207,19 @@ class Brain:
         if self._reign_tree is not None:  # a child of the leader, which is the last of the tree
             children += self._reign_tree.inspect("brain/leader/reign", restarts=self._reigns - 1)
         dead = self.post.dead_letters.statistics()
-        return Inspected(children=children, dead_letters=dead.total, latest_dead=self.post.dead_letters.latest(20))
+        latest = self.post.dead_letters.latest(20)
+        return Inspected(children=children, dead_letters=dead.total, latest_dead=latest, totals=self._totals())
+
+    def _totals(self) -> Totals:
+        store = self._store.statistics()
+        return Totals(
+            **msgspec.structs.asdict(self._counts),
+            store_operations=store.operations,
+            store_commits=store.commits,
+            store_failures=store.failures,
+            store_largest_group=store.largest_group,
+            store_waiting=store.waiting,
+        )
 
 
 def _pool_settings(settings: Settings) -> list[PoolSettings]:

@@ -108,6 +108,25 @@ class ChildStanding(msgspec.Struct, frozen=True, kw_only=True):
     process_id: int = 0
 
 
+class Totals(msgspec.Struct, frozen=True, kw_only=True):
+    """What a brain counted since its process began: calls, the commits of its actors, and what its store says.
+
+    `tasks_failed` are those of `tasks_finished` that did not complete. `commit_s` is the time that `commits` took in
+    all, as the actors wait for them.
+    """
+
+    tasks_accepted: int = 0
+    tasks_finished: int = 0
+    tasks_failed: int = 0
+    commits: int = 0
+    commit_s: float = 0.0
+    store_operations: int = 0
+    store_commits: int = 0
+    store_failures: int = 0
+    store_largest_group: int = 0
+    store_waiting: int = 0
+
+
 class Inspected(Message, frozen=True, kw_only=True):
     """The tree, depth first, and how many dead letters there are, newest sentences last."""
 
@@ -116,3 +135,4 @@ class Inspected(Message, frozen=True, kw_only=True):
     children: tuple[ChildStanding, ...]
     dead_letters: int = 0
     latest_dead: tuple[str, ...] = ()
+    totals: Totals = Totals()

@@ -6,14 +6,14 @@ from collections.abc import Awaitable, Callable, Iterable
 from typing import Final
 
 from prometheus_client import CollectorRegistry, generate_latest
-from prometheus_client.metrics_core import CounterMetricFamily, GaugeMetricFamily, Metric
+from prometheus_client.metrics_core import CounterMetricFamily, GaugeMetricFamily, Metric, SummaryMetricFamily
 from prometheus_client.registry import Collector
 from starlette.applications import Starlette
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from ...wire.control import ChildStanding
+from ...wire.control import ChildStanding, Totals
 from .auth import GateStatistics
 from .fleet import Fleet
 from .relay import RelayStatistics
@@ -63,6 +63,7 @@ class FleetCollector(Collector):
         fleet = self._fleet
         if fleet.tree is not None:
             yield from _actors(fleet.tree.children)
+            yield from _totals(fleet.tree.totals)
             dead = fleet.tree.dead_letters
             yield CounterMetricFamily("levers9_dead_letters", "Messages that nobody could be given.", value=dead)
         if fleet.store_read_s is None:
@@ -96,6 +97,23 @@ def _actors(children: Iterable[ChildStanding]) -> Iterable[Metric]:
         ):
             family.add_metric([child.path], value)
     return (depth, slots, received, handled, failed, restarts)
+
+
+def _totals(totals: Totals) -> Iterable[Metric]:
+    for name, text, count in (
+        ("levers9_tasks_accepted", "Calls that were accepted.", totals.tasks_accepted),
+        ("levers9_tasks_finished", "Calls whose last attempt ended, or that expired.", totals.tasks_finished),
+        ("levers9_tasks_failed", "Those of them that did not complete.", totals.tasks_failed),
+        ("levers9_store_operations", "Operations of the brain on its store.", totals.store_operations),
+        ("levers9_store_commits", "Commits of the brain's store.", totals.store_commits),
+        ("levers9_store_failures", "Failures of the brain's store.", totals.store_failures),
+    ):
+        yield CounterMetricFamily(name, text, value=count)
+    largest, waiting = totals.store_largest_group, totals.store_waiting
+    yield GaugeMetricFamily("levers9_store_largest_group", "The most that one commit took in.", value=largest)
+    yield GaugeMetricFamily("levers9_store_waiting", "Who waits for the brain's store now.", value=waiting)
+    text = "How long the brain's actors waited for their commits."
+    yield SummaryMetricFamily("levers9_commit_seconds", text, count_value=totals.commits, sum_value=totals.commit_s)
 
 
 def build_metrics_app(

@@ -36,7 +36,7 @@ class TasksActor:
 
     async def run(self, mailbox: Mailbox, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
         """Load what has not ended, then take letters until cancelled or until a commit fails."""
-        policy = TasksPolicy(self._new_id)
+        policy = TasksPolicy(self._new_id, self._around.counts)
         await self._load(policy)
         async with trio.open_nursery() as nursery:
             nursery.start_soon(self._keep_offers, policy)

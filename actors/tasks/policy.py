@@ -14,9 +14,12 @@ from collections.abc import Callable, Iterable
 
 from ...errors import Refused
 from ...model.feasibility import PoolOffer
+from ...model.states import TaskState
 from ...store import operations as ops
 from ...wire.letter import Letter
 from ...wire.message import Failure, Send
+from ..applied import applied_to
+from ..counts import Counts
 from .callers import CallersSide
 from .containers import ContainersSide
 from .explaining import progress
@@ -28,9 +31,13 @@ from .workers import WorkersSide
 
 
 class TasksPolicy:
-    """Owns every call that has not ended. `new_id(kind)` makes identities; times are Unix seconds."""
+    """Owns every call that has not ended. `new_id(kind)` makes identities; times are Unix seconds.
 
-    def __init__(self, new_id: Callable[[str], str]) -> None:
+    What was committed is added to `counts`.
+    """
+
+    def __init__(self, new_id: Callable[[str], str], counts: Counts | None = None) -> None:
+        self._counts = Counts() if counts is None else counts
         self.ledger = Ledger()
         self._group = Group()
         self._workers = WorkersSide(self.ledger, self._group)
@@ -108,4 +115,14 @@ class TasksPolicy:
 
         Raises `OutcomeUnknown` when the truth is not what memory took it for: then it is to be read again.
         """
-        return settle(plan, answers, self.ledger, self._group, self._workers)
+        sends = settle(plan, answers, self.ledger, self._group, self._workers)
+        self._count(plan, answers)
+        return sends
+
+    def _count(self, plan: Plan, answers: tuple[ops.Answer, ...]) -> None:
+        self._counts.tasks_accepted += sum(len(applied_to(answers[index])) for index, _ in plan.accepts)
+        for operation in plan.operations:
+            if isinstance(operation, ops.EndAttempts):
+                ended = [end.state for end in operation.ends if end.state.terminal]
+                self._counts.tasks_finished += len(ended)
+                self._counts.tasks_failed += len(ended) - ended.count(TaskState.COMPLETE)

@@ -263,3 +263,18 @@ async def test_letters_are_taken_between_the_slices_of_a_long_plan(autojump_cloc
     with trio.move_on_after(0.1):
         await decide_commit_send(policy, mailbox, house.around, "x")
     assert policy.diary == ["plan", "letter", "plan", "plan"]
+
+
+async def test_commits_and_their_time_are_counted_also_when_they_fail(autojump_clock: MockClock) -> None:
+    house = House()
+    with pytest.RaisesGroup(StoreUnavailable, flatten_subgroups=True, allow_unwrapped=True):
+        async with house.running(house.tasks().run, "tasks"):
+            await house.submit("a")
+            await trio.sleep(1.0)
+            before = house.around.counts.commits
+            house.store.fail_next()
+            await house.submit("b")
+            await trio.sleep(1.0)
+    assert before > 0
+    assert house.around.counts.commits == before + 1
+    assert house.around.counts.tasks_accepted == 1

@@ -159,3 +159,11 @@ async def test_the_tree_of_the_root_comes_first_and_the_reign_stands_below_its_l
     ]
     reign = children[-3]
     assert (reign.kind, reign.state, reign.restarts) == ("supervisor", "running", 0)
+
+
+async def test_the_tree_comes_with_what_was_committed(autojump_clock: MockClock) -> None:
+    brain = make_brain()
+    async with reigning(brain):
+        totals = brain.standing().totals
+    assert totals.store_commits > 0
+    assert totals.tasks_accepted == 0

@@ -10,7 +10,7 @@ from starlette.responses import Response
 from ....errors import LeversError
 from ....model.states import ContainerState, End, WorkerState
 from ....store.operations import ContainerRow, LoadContainers, LoadWorkers, ReadStubs, StubRow, WorkerRow, rows_of
-from ....wire.control import ChildStanding, Inspect, Inspected
+from ....wire.control import ChildStanding, Inspect, Inspected, Totals
 from .answers import Answer, json_answer
 from .desk import Call
 from .tasks import names_of
@@ -69,6 +69,7 @@ class Tree(Answer, frozen=True, kw_only=True):
     children: tuple[ChildStanding, ...]
     dead_letters: int
     latest_dead: tuple[str, ...]
+    totals: Totals
 
 
 async def workers(call: Call) -> Response:
@@ -93,7 +94,12 @@ async def inspect(call: Call) -> Response:
     answer = await call.desk.questions.ask(Inspect(), call.principal)
     if not isinstance(answer, Inspected):
         raise LeversError(f"the brain answered an inspection with {type(answer).__name__}")
-    tree = Tree(children=answer.children, dead_letters=answer.dead_letters, latest_dead=answer.latest_dead)
+    tree = Tree(
+        children=answer.children,
+        dead_letters=answer.dead_letters,
+        latest_dead=answer.latest_dead,
+        totals=answer.totals,
+    )
     return json_answer(tree)
 
 

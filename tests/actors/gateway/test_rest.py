@@ -31,7 +31,7 @@ from levers9.wire.client import (
     TaskExplained,
     TaskStanding,
 )
-from levers9.wire.control import ChildStanding, Inspect, Inspected
+from levers9.wire.control import ChildStanding, Inspect, Inspected, Totals
 from levers9.wire.message import Failure, Payload
 
 if TYPE_CHECKING:
@@ -165,9 +165,13 @@ async def test_a_leader_that_says_nothing_is_not_waited_for_for_ever(
 
 async def test_the_live_tree_comes_from_the_brain(stand: Stand) -> None:
     child = ChildStanding(path="brain/tasks", kind="actor", state="running", restarts=2)
-    stand.brain.answers[Inspect] = lambda _: Inspected(children=(child,), dead_letters=3, latest_dead=("x",))
+    totals = Totals(tasks_accepted=9)
+    stand.brain.answers[Inspect] = lambda _: Inspected(
+        children=(child,), dead_letters=3, latest_dead=("x",), totals=totals
+    )
     async with stand.http(await stand.token(TokenKind.CLUSTER_ADMIN, "")) as http:
         tree = (await http.get("/api/v1/inspect")).json()
+    assert tree["totals"]["tasks_accepted"] == 9
     assert (tree["children"][0]["path"], tree["children"][0]["restarts"], tree["dead_letters"]) == ("brain/tasks", 2, 3)
 
 

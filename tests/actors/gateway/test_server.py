@@ -25,7 +25,7 @@ from levers9.model.states import TokenKind, WorkerState
 from levers9.store.operations import PutWorkers, WorkerRow
 from levers9.wire.carriers import websocket
 from levers9.wire.client import TasksAccepted, WatchTasks
-from levers9.wire.control import ChildStanding, Inspect, Inspected
+from levers9.wire.control import ChildStanding, Inspect, Inspected, Totals
 
 if TYPE_CHECKING:
     from .conftest import Stand
@@ -115,7 +115,8 @@ async def test_metrics_tell_of_the_brain_that_leads_and_of_the_fleet(stand: Stan
     tasks = ChildStanding(
         path="brain/leader/reign/tasks", kind="actor", state="running", restarts=0, mailbox_depth=3, handled=40
     )
-    stand.brain.answers[Inspect] = lambda _: Inspected(children=(tasks,), dead_letters=2)
+    totals = Totals(tasks_accepted=9, tasks_failed=1, store_failures=4, commits=2, commit_s=0.5)
+    stand.brain.answers[Inspect] = lambda _: Inspected(children=(tasks,), dead_letters=2, totals=totals)
     size = Capacity(cpu_milli=1, memory_mib=1)
     worker = WorkerRow(worker_id="w", pool="local", state=WorkerState.ORDERED, capacity=size)
     await stand.store.apply(PutWorkers(workers=(worker,)))
@@ -124,6 +125,11 @@ async def test_metrics_tell_of_the_brain_that_leads_and_of_the_fleet(stand: Stan
     assert 'levers9_mailbox_depth{actor="brain/leader/reign/tasks"} 3.0' in text
     assert 'levers9_messages_handled_total{actor="brain/leader/reign/tasks"} 40.0' in text
     assert "levers9_dead_letters_total 2.0" in text
+    assert "levers9_tasks_accepted_total 9.0" in text
+    assert "levers9_tasks_failed_total 1.0" in text
+    assert "levers9_store_failures_total 4.0" in text
+    assert "levers9_commit_seconds_count 2.0" in text
+    assert "levers9_commit_seconds_sum 0.5" in text
     assert 'levers9_workers{pool="local",state="ordered"} 1.0' in text
     assert "levers9_store_read_seconds" in text
 

@@ -4,6 +4,8 @@ import pytest
 from levers9_test_deciding import spec_of
 from levers9_test_tasks import Stage, delivered, told
 
+from levers9.actors.counts import Counts
+from levers9.actors.tasks import TasksPolicy
 from levers9.actors.tasks.containers import COMING_MAX
 from levers9.actors.tasks.demand import containers_wanted
 from levers9.model.figures import CRASH_LOOP_FAILURES
@@ -339,3 +341,18 @@ class TestFailedStarts:
         sent = stage.say(stage.gone(first, End.KILLED), *letters)
         assert told(sent) == {"a": "ERROR", "t0": "ERROR", "t1": "ERROR", "t2": "ERROR"}
         assert stage.truth.state("a") is TaskState.ERROR
+
+
+class TestCounts:
+    def test_calls_are_counted_once_they_are_committed(self) -> None:
+        stage = Stage(retries=0)
+        counts = Counts()
+        stage.policy = TasksPolicy(stage.new_id, counts)
+        stage.stub = stage.register(spec_of(retries=0))
+        stage.submit("a", "b")
+        stage.submit("a", "b")
+        container_id, _ = stage.warm(window=2)
+        stage.say(stage.finished(container_id, "a"))
+        assert (counts.tasks_accepted, counts.tasks_finished, counts.tasks_failed) == (2, 1, 0)
+        stage.say(stage.gone(container_id))
+        assert (counts.tasks_accepted, counts.tasks_finished, counts.tasks_failed) == (2, 2, 1)
