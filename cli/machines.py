@@ -8,7 +8,10 @@ import msgspec
 from .output import Json, ago, print_json, print_table, short_names
 from .plane import ask
 
-workers_app = cyclopts.App(name="worker", help="List workers; a pool starts them.")
+workers_app = cyclopts.App(
+    name="worker",
+    help="List workers. `levers9 worker` with options is a worker itself; pools start it, and nobody else needs to.",
+)
 containers_app = cyclopts.App(name="container", help="List containers.")
 
 

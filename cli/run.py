@@ -55,7 +55,7 @@ def _loaded(file: Path) -> ModuleType:
         spec.loader.exec_module(module)
     except LeversError:
         raise
-    except Exception as error:
+    except Exception as error:  # an edge to the person's code: loading the file runs it
         _show_traceback(error, whole)
         raise Refused(
             f"{file} cannot be loaded: {type(error).__name__}.", fix="Correct it, and run it again."

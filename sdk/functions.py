@@ -53,7 +53,7 @@ def by_value(function: Callable[..., object]) -> bytes:
     """The pickled function. Raises `Refused` saying what it holds on to."""
     try:
         return pickled(function)
-    except Exception as error:
+    except Exception as error:  # an edge to the person's code: what the function holds on to pickles itself
         raise Refused(
             f"The function {function.__qualname__} cannot be pickled: {error}.",
             "It uses a global or enclosed value that lives in this process only.",

@@ -81,7 +81,7 @@ class _Results(Generic[T]):
     def _value(self, arrival: Arrival) -> T:
         try:
             return cast(T, self._fan.value(arrival))
-        except Exception as error:
+        except Exception as error:  # whatever the person's function raised elsewhere: they may want it as a value
             if self._return_exceptions:
                 return cast(T, error)
             self.close()

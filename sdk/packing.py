@@ -51,7 +51,7 @@ def pack_call(arguments: tuple[object, ...], keywords: dict[str, object], main_n
         return MSGPACK, plain
     try:
         return PICKLE, pickled((arguments, keywords), main_name)
-    except Exception as error:
+    except Exception as error:  # an edge to the person's code: their objects pickle themselves, and may raise anything
         raise _unpicklable(arguments, keywords, main_name, error) from error
 
 
@@ -85,7 +85,7 @@ def unpack_result(packed: Payload, objects: Objects) -> object:
         return value
     try:
         return unpickled(data)
-    except Exception as error:
+    except Exception as error:  # an edge to the person's code: their classes unpickle themselves
         raise Refused(
             f"The result of the task cannot be unpickled here: {error!r}.",
             "It needs a module or a class that this program does not have.",
@@ -190,6 +190,6 @@ def _unpicklable(
 def _fails(value: object, main_name: str) -> bool:
     try:
         pickled(value, main_name)
-    except Exception:
+    except Exception:  # an edge to the person's code: whatever it raises, this is the value that cannot be pickled
         return True
     return False

@@ -40,7 +40,7 @@ class Workers:
         )
 
     def reported(self, message: scheduling.WorkerReported, source: str, now_s: float) -> None:
-        """A worker's whole truth. An older life of it, and one that is gone for us, must leave."""
+        """A worker's whole truth. An older life of it is ignored; one that is gone for us must leave."""
         host = self._ledger.hosts.get(message.worker_id)
         if host is None or source != f"worker/{message.worker_id}":
             self._group.send(source, scheduling.StopWorker(worker_id=message.worker_id, why=_STRANGER))
