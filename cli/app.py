@@ -18,7 +18,7 @@ INTERRUPTED: Final = 130
 _GROUPS: Final = {
     "run": ("run:run", "Run a function of a file on a worker, and show what it prints."),
     "task": ("tasks:app", "Calls: list, show, why, logs, stop."),
-    "worker": ("machines:workers_app", "List workers; pools start them."),
+    "worker": ("machines:workers_app", "List workers. Pools start them, by `levers9 worker` with options."),
     "container": ("machines:containers_app", "List containers."),
     "inspect": ("inspect:inspect", "Show the control plane's live tree: states, restarts, mailboxes, rates."),
     "token": ("tokens:app", "Tokens: list, create, revoke."),

@@ -8,10 +8,7 @@ import msgspec
 from .output import Json, ago, print_json, print_table, short_names
 from .plane import ask
 
-workers_app = cyclopts.App(
-    name="worker",
-    help="List workers. `levers9 worker` with options is a worker itself; pools start it, and nobody else needs to.",
-)
+workers_app = cyclopts.App(name="worker", help="List workers; pools start them.")
 containers_app = cyclopts.App(name="container", help="List containers.")
 
 

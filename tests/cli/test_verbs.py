@@ -91,6 +91,11 @@ def test_a_list_shows_rows_and_json(
     assert http.tokens == {"Bearer token-of-a-test"}
 
 
+def test_the_help_of_worker_says_who_starts_one(line: Line) -> None:
+    done = line("worker", "--help")
+    assert "Pools start them, by `levers9 worker` with options." in " ".join(done.out.split())
+
+
 def test_task_show_tells_the_traceback(http: HttpStub, line: Line) -> None:
     http.answers["GET /api/v1/tasks/task-1"] = (200, TASK)
     done = line("task", "show", "task-1")
