@@ -15,6 +15,9 @@ import pytest
 import trio
 import trustme
 from starlette.applications import Starlette
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
 
 from levers9.actors.gateway.server import Tls
 from levers9.actors.gateway.web import serve_http
@@ -208,6 +211,28 @@ async def test_a_connection_over_http_beyond_those_that_are_kept_is_told_so(one_
             async with await trio.open_tcp_stream("127.0.0.1", port) as second:
                 assert await _ask(second) == b"HTTP/1.1 503 Service Unavailable"
             assert await _ask(first) == b"HTTP/1.1 404 "
+        await _until_there_is_a_place(port)
+        nursery.cancel_scope.cancel()
+
+
+async def test_whose_peer_went_before_the_answer_leaves_its_place_with_the_answer(
+    one_connection: socket.socket,
+) -> None:
+    port, asked, go_on = one_connection.getsockname()[1], trio.Event(), trio.Event()
+
+    async def slow(request: Request) -> Response:
+        asked.set()
+        await go_on.wait()
+        return Response()
+
+    async with trio.open_nursery() as nursery:
+        await nursery.start(serve_http, Starlette(routes=[Route("/slow", slow)]), one_connection, None, 1)
+        async with await trio.open_tcp_stream("127.0.0.1", port) as first:
+            await first.send_all(b"GET /slow HTTP/1.1\r\nhost: x\r\n\r\n")
+            await asked.wait()
+        async with await trio.open_tcp_stream("127.0.0.1", port) as second:
+            assert await _ask(second) == b"HTTP/1.1 503 Service Unavailable"
+        go_on.set()
         await _until_there_is_a_place(port)
         nursery.cancel_scope.cancel()
 
