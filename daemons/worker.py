@@ -211,12 +211,12 @@ def _memory_mib() -> int:
 def main(argv: Sequence[str] | None = None) -> int:
     """Run a worker; the exit status is 0 when it left, 2 for a wrong configuration, 1 when it was refused."""
     set_up_logs()
-    ctypes.CDLL(None).prctl(_SET_DUMPABLE, 0, 0, 0, 0)  # only root reads our memory, descriptors and environment
     try:
         config = parse(sys.argv[1:] if argv is None else argv)
     except ConfigError as error:
         print(f"levers9 worker: {error}", file=sys.stderr)
         return 2
+    ctypes.CDLL(None).prctl(_SET_DUMPABLE, 0, 0, 0, 0)  # only root reads our memory, descriptors and environment
     try:
         trio.run(run_worker, config)
     except* (Refused, BrokenByPeer) as errors:
