@@ -223,4 +223,4 @@ async def main(kind: str, address: str) -> None:
 
 
 if __name__ == "__main__":
-    trio.run(main, *sys.argv[1:])
+    trio.run(main, sys.argv[1], sys.argv[2])
