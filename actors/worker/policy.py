@@ -72,7 +72,8 @@ class WorkerPolicy:
                 self._report()
             case events.LeaveAsked(why, grace_s):
                 self._leave(why, now_s + grace_s)
-            case events.TimePassed():
+            case _:
+                assert isinstance(event, events.TimePassed)
                 self._time_passed()
         self._tell_results()
         self._leave_if_done()

@@ -18,6 +18,7 @@ from levers9.actors.gateway.policy import (
     Event,
     GatewayPolicy,
     HangUpUpstream,
+    LeadershipEvent,
     LeadershipRead,
     LeaderTold,
     PeerHushed,
@@ -312,3 +313,9 @@ class Routing(RuleBasedStateMachine):
 
 
 TestRouting = Routing.TestCase
+
+
+@pytest.mark.parametrize("event", [Event(), LeadershipEvent()])
+def test_an_event_that_is_none_of_those_known_is_an_error(event: Event) -> None:
+    with pytest.raises(AssertionError, match="unknown event"):
+        GatewayPolicy("g").handle(event)

@@ -338,3 +338,51 @@ def test_a_worker_asked_to_end_stops_what_is_not_done_within_its_grace() -> None
     assert events.Terminate("c1") in policy.handle(events.TimePassed(), 6.0)
     policy.handle(events.ContainerExited("c1", End.OK, "", (AttemptKey("task-1", 1),)), 7.0)
     assert policy.next_deadline_s() == 7.0 + GOODBYE_S
+
+
+def test_words_about_an_attempt_that_nobody_knows_change_nothing() -> None:
+    policy = a_policy()
+    ready(policy)
+    nobody = AttemptKey("task-9", 1)
+    assert policy.handle(events.AttemptsReturned("c1", (done(9),)), 1.0) == []
+    assert policy.handle(events.AttemptsRevoked("c1", (nobody,), ()), 1.0) == []
+    assert policy.handle(events.ResultStored("c1", nobody, None), 1.0) == []
+
+
+def test_a_superseded_attempt_of_a_container_that_is_not_here_is_no_news() -> None:
+    cancel = CancelAttempts(container_id="gone", attempts=(AttemptKey("task-1", 1),), superseded=True)
+    assert said(a_policy(), cancel) == []
+
+
+def test_cancelling_what_is_committed_is_no_news() -> None:
+    policy = a_policy()
+    ready(policy)
+    run(policy, an_order(1))
+    policy.handle(events.AttemptsReturned("c1", (done(1),)), 1.0)
+    said(policy, ResultsCommitted(container_id="c1", attempts=(AttemptKey("task-1", 1),)))
+    assert said(policy, CancelAttempts(container_id="c1", attempts=(AttemptKey("task-1", 1),))) == []
+
+
+def test_cancelling_what_has_returned_and_is_being_stored_revokes_nothing() -> None:
+    policy = a_policy()
+    ready(policy)
+    run(policy, an_order(1))
+    policy.handle(events.AttemptsReturned("c1", (done(1, size=INLINE_MAX_BYTES + 1),)), 1.0)
+    decisions = said(policy, CancelAttempts(container_id="c1", attempts=(AttemptKey("task-1", 1),)))
+    assert not any(isinstance(one, events.Revoke) for one in decisions)
+
+
+def test_cancelling_twice_is_cancelling_once() -> None:
+    policy = a_policy()
+    ready(policy)
+    run(policy, an_order(1))
+    cancel = CancelAttempts(container_id="c1", attempts=(AttemptKey("task-1", 1),))
+    assert said(policy, cancel) == said(policy, cancel) == [events.Revoke("c1", frozenset({AttemptKey("task-1", 1)}))]
+
+
+def test_an_attempt_that_has_returned_is_not_stopped_although_it_had_started() -> None:
+    policy = a_policy()
+    ready(policy)
+    run(policy, an_order(1))
+    policy.handle(events.AttemptsReturned("c1", (done(1, size=INLINE_MAX_BYTES + 1),)), 1.0)
+    assert policy.handle(events.AttemptsRevoked("c1", (), (AttemptKey("task-1", 1),)), 1.0) == []

