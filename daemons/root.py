@@ -12,7 +12,7 @@ import os
 import secrets
 import signal
 import sys
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Final
@@ -99,7 +99,7 @@ class Root:
         await trio.to_thread.run_sync(_make_folders, settings.state_dir, settings.run_dir)
         stream_port = claim_port(settings.bind, settings.stream_port, "streams")
         http_port = claim_port(settings.bind, settings.http_port, "HTTP")
-        host = "127.0.0.1" if settings.bind in ("0.0.0.0", "::", "127.0.0.1") else settings.bind
+        host = "127.0.0.1" if settings.bind in ("0.0.0.0", "::") else settings.bind
         letter = "s" if settings.cert else ""
         self._servers: tuple[ServerProcess, ...] = ()
         database_url, redis_url = settings.database_url, settings.redis_url
@@ -122,7 +122,8 @@ class Root:
             objects_url=settings.objects_url or f"file://{settings.state_dir}/objects",
             advertise_url=settings.advertise_url or stream_url,
         )
-        return Ready(stream_url=stream_url, http_url=http_url)
+        self._ready = Ready(stream_url=stream_url, http_url=http_url)
+        return self._ready
 
     def _folders(self) -> tuple[Path, ...]:
         """Where state of ours grows on disks of this host."""
@@ -137,8 +138,9 @@ class Root:
             ChildSpec(server.name, self._server_child(server), shutdown_s=STOP_S + 5, address="")
             for server in self._servers
         ]
+        orders = {"LEVERS9_BRAIN": self._brain_orders()}
         children.append(
-            ChildSpec("brain", self._process("brain", "daemons.brain", {}, ()), shutdown_s=STOP_S + 5, address="")
+            ChildSpec("brain", self._process("brain", "daemons.brain", orders), shutdown_s=STOP_S + 5, address="")
         )
         for number in range(self.settings.gateways):
             children.append(self._gateway(number))
@@ -186,10 +188,8 @@ class Root:
         return ChildSpec(f"gateway-{number}", child, shutdown_s=STOP_S + 5, address="")
 
     def _process(
-        self, name: str, module: str, env: Mapping[str, str], arguments: list[str] | tuple[()], ready: str = ""
+        self, name: str, module: str, env: Mapping[str, str], arguments: Sequence[str] = (), ready: str = ""
     ) -> ProcessChild:
-        if name == "brain":
-            env = {"LEVERS9_BRAIN": self._brain_orders()}
         program = Program(
             argv=(sys.executable, "-m", f"levers9.{module}", *arguments),
             env={**os.environ, LOGS_VARIABLE: self._style, **env},
@@ -199,14 +199,11 @@ class Root:
         return ProcessChild(program, on_line=lambda line: self._heard(name, line))
 
     def _brain_orders(self) -> str:
-        settings = self.settings
-        host = "127.0.0.1" if settings.bind in ("0.0.0.0", "::") else settings.bind
-        letter = "s" if settings.cert else ""
         orders = BrainOrders(
-            settings=settings,
+            settings=self.settings,
             root_pid=os.getpid(),
-            worker_urls=(f"ws{letter}://{host}:{settings.stream_port}",),
-            worker_http_url=f"http{letter}://{host}:{settings.http_port}",
+            worker_urls=(self._ready.stream_url,),
+            worker_http_url=self._ready.http_url,
             replica_id=self._replica_id,
             replica_token=self._replica_token,
             admin_token=self._admin_token,
