@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from ...model.resources import Capacity, Shape
-from .ledger import Host
+from ....model.resources import Capacity, Shape
+from ..ledger import Host
 
 
 def best_fit(shape: Shape, hosts: Iterable[Host]) -> Host | None:
