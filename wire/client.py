@@ -7,6 +7,9 @@ from typing import ClassVar
 import msgspec
 
 from ..model.figures import JOB_KEEP_WARM_S
+from ..model.gangs import Together
+from ..model.queues import DEFAULT
+from ..model.reasons import Reason
 from ..model.resources import Shape
 from ..model.states import TaskState
 from .message import Failure, Message, Payload, WhenFull
@@ -29,6 +32,10 @@ class StubSpec(msgspec.Struct, frozen=True, kw_only=True):
     keep_warm_s: float = JOB_KEEP_WARM_S
     env: tuple[tuple[str, str], ...] = ()
     wait_s: float = 0.0  # waiting limit for missing machines; 0: none
+    nodes: int = 1  # containers of one call: each runs it, with a rank of its own
+    together: Together = Together()
+    queue: str = DEFAULT
+    priority: str = DEFAULT
 
 
 class RegisterStub(Message, frozen=True, kw_only=True):
@@ -153,6 +160,7 @@ class TaskExplained(Message, frozen=True, kw_only=True):
     task_id: str
     state: TaskState
     reasons: tuple[str, ...]
+    holds: tuple[Reason, ...] = ()  # the same as data, where room is what it waits for
 
 
 class TasksProgressed(Message, frozen=True, kw_only=True):

@@ -6,6 +6,8 @@ from typing import ClassVar
 
 import msgspec
 
+from ..model.nodes import NodeOffer, Traits
+from ..model.reasons import Reason
 from ..model.resources import Capacity, Shape
 from ..model.states import ContainerState, End
 from .client import StubSpec
@@ -13,7 +15,10 @@ from .message import Message, WhenFull
 
 
 class RequestContainers(Message, frozen=True, kw_only=True):
-    """Room for containers of a stub, one for each identity; the rows are committed before this is sent."""
+    """Room for containers of a stub, one for each identity; the rows are committed before this is sent.
+
+    With a `gang_id` they are one gang, in order of their ranks: all get room or none.
+    """
 
     sender: ClassVar[str] = "tasks"
     receiver: ClassVar[str] = "scheduler"
@@ -21,6 +26,7 @@ class RequestContainers(Message, frozen=True, kw_only=True):
     workspace_id: str
     spec: StubSpec
     container_ids: tuple[str, ...]
+    gang_id: str = ""
 
 
 class ReleaseContainers(Message, frozen=True, kw_only=True):
@@ -41,6 +47,15 @@ class ContainerAvailable(Message, frozen=True, kw_only=True):
     stub_id: str
     worker_id: str
     window: int
+    address: str = ""  # of a gang's member: host:port at which the others reach it
+
+
+class YieldContainers(Message, frozen=True, kw_only=True):
+    """Their workspace is over its share and others wait: let them finish the calls they have, then release them."""
+
+    sender: ClassVar[str] = "scheduler"
+    receiver: ClassVar[str] = "tasks"
+    container_ids: tuple[str, ...]
 
 
 class ContainerGone(Message, frozen=True, kw_only=True):
@@ -52,6 +67,7 @@ class ContainerGone(Message, frozen=True, kw_only=True):
     stub_id: str
     end: End
     why: str = ""
+    preempted: bool = False  # it made room for others: the calls that it had use no retry
 
 
 class ContainerHeld(Message, frozen=True, kw_only=True):
@@ -66,6 +82,7 @@ class ContainerHeld(Message, frozen=True, kw_only=True):
     stub_id: str
     why: str
     machines_only: bool = True
+    reasons: tuple[Reason, ...] = ()  # what `why` says, as data
 
     def coalesce_key(self) -> str:
         """One a stub."""
@@ -82,6 +99,10 @@ class StartContainer(Message, frozen=True, kw_only=True):
     workspace_id: str
     spec: StubSpec
     token: str = ""  # what the code sees as LEVERS9_TOKEN
+    cards: tuple[int, ...] = ()  # numbers of the worker's cards
+    gang_id: str = ""
+    rank: int = 0
+    world_size: int = 1
 
 
 class StopContainer(Message, frozen=True, kw_only=True):
@@ -100,6 +121,7 @@ class ContainerReady(Message, frozen=True, kw_only=True):
     receiver: ClassVar[str] = "scheduler"
     container_id: str
     window: int
+    address: str = ""  # host:port that it keeps free for the others of its gang
 
 
 class ContainerEnded(Message, frozen=True, kw_only=True):
@@ -140,6 +162,7 @@ class WorkerReported(Message, frozen=True, kw_only=True):
     epoch: int
     capacity: Capacity
     containers: tuple[ContainerReport, ...]
+    host: str = ""  # the address at which other workers reach its containers
 
     def coalesce_key(self) -> str:
         """One a worker."""
@@ -173,6 +196,14 @@ class StopWorker(Message, frozen=True, kw_only=True):
     why: str
 
 
+class GangWanted(msgspec.Struct, frozen=True, array_like=True):
+    """All of these workers, or none: on named nodes, or so many of the pool's size. `gang_id` is the order's key."""
+
+    gang_id: str
+    nodes: tuple[str, ...] = ()
+    workers: int = 0
+
+
 class RoomWanted(Message, frozen=True, kw_only=True):
     """Requests for which no worker has room, running or on its way; the newest replaces older ones.
 
@@ -186,6 +217,7 @@ class RoomWanted(Message, frozen=True, kw_only=True):
     pool: str
     shapes: tuple[Shape, ...]
     orders_seen: int = 0
+    gangs: tuple[GangWanted, ...] = ()
 
     def coalesce_key(self) -> str:
         """One a pool."""
@@ -204,10 +236,59 @@ class PoolHeld(Message, frozen=True, kw_only=True):
     pool: str
     why: str
     backs_off: bool = False
+    reason: Reason | None = None  # what `why` says, as data
+    gang_id: str = ""  # this gang alone is held
+
+    def coalesce_key(self) -> str:
+        """One a pool, and one a gang."""
+        return f"{self.pool}/{self.gang_id}"
+
+
+class PoolDeclared(Message, frozen=True, kw_only=True):
+    """A pool as it is configured: told when its actor starts, before anything else it says.
+
+    `size` is that of its workers where they are all alike and have no named nodes.
+    """
+
+    sender: ClassVar[str] = "pool"
+    receiver: ClassVar[str] = "scheduler"
+    pool: str
+    size: Capacity | None = None
+    traits: Traits = Traits()
+    serves: str = ""
+    placement: str = ""
+    rank: int = 0  # pools are asked in this order, then by name
+
+
+class PoolRetired(Message, frozen=True, kw_only=True):
+    """A pool is no more, and has no worker any more."""
+
+    sender: ClassVar[str] = "pool"
+    receiver: ClassVar[str] = "scheduler"
+    pool: str
+
+
+class PoolNodes(Message, frozen=True, kw_only=True):
+    """All named nodes of a pool, free or with a worker; the newest replaces older ones."""
+
+    sender: ClassVar[str] = "pool"
+    receiver: ClassVar[str] = "scheduler"
+    when_full: ClassVar[WhenFull] = WhenFull.COALESCE
+    pool: str
+    offers: tuple[NodeOffer, ...]
 
     def coalesce_key(self) -> str:
         """One a pool."""
         return self.pool
+
+
+class GangGivenBack(Message, frozen=True, kw_only=True):
+    """A gang is no longer wanted, or its workers did not all come in time: order none of them any more."""
+
+    sender: ClassVar[str] = "scheduler"
+    receiver: ClassVar[str] = "pool"
+    gang_id: str
+    why: str
 
 
 class WorkerOrdered(Message, frozen=True, kw_only=True):
@@ -218,6 +299,7 @@ class WorkerOrdered(Message, frozen=True, kw_only=True):
     worker_id: str
     pool: str
     capacity: Capacity
+    traits: Traits = Traits()
 
 
 class WorkerGone(Message, frozen=True, kw_only=True):
@@ -247,3 +329,64 @@ class WorkerExited(Message, frozen=True, kw_only=True):
     worker_id: str
     evidence: str
     expected: bool = False
+
+
+class AskGuard(Message, frozen=True, kw_only=True):
+    """May this pool order so many workers now? A gang is one question. Answered by `GuardAdmits` or `GuardHolds`.
+
+    `key` names the question: asked twice it is answered alike, and counted once.
+    """
+
+    sender: ClassVar[str] = "pool"
+    receiver: ClassVar[str] = "guard"
+    pool: str
+    key: str
+    workers: int
+
+
+class GuardAdmits(Message, frozen=True, kw_only=True):
+    """It may order them now."""
+
+    sender: ClassVar[str] = "guard"
+    receiver: ClassVar[str] = "pool"
+    key: str
+
+
+class GuardHolds(Message, frozen=True, kw_only=True):
+    """It must wait, and is told when it may: a held order is not a failed one."""
+
+    sender: ClassVar[str] = "guard"
+    receiver: ClassVar[str] = "pool"
+    key: str
+    why: str
+
+
+class GuardForgets(Message, frozen=True, kw_only=True):
+    """The question is no longer asked."""
+
+    sender: ClassVar[str] = "pool"
+    receiver: ClassVar[str] = "guard"
+    pool: str
+    key: str
+
+
+class WorkersPending(Message, frozen=True, kw_only=True):
+    """How many of a pool's workers are ordered and have not reported; the newest replaces older ones."""
+
+    sender: ClassVar[str] = "pool"
+    receiver: ClassVar[str] = "guard"
+    when_full: ClassVar[WhenFull] = WhenFull.COALESCE
+    pool: str
+    pending: int
+
+    def coalesce_key(self) -> str:
+        """One a pool."""
+        return self.pool
+
+
+class WorkerArrived(Message, frozen=True, kw_only=True):
+    """A worker of this pool has reported for the first time: it is pending no more."""
+
+    sender: ClassVar[str] = "scheduler"
+    receiver: ClassVar[str] = "pool"
+    worker_id: str

@@ -12,7 +12,9 @@ from typing import Final
 
 from .message import Message, WhenFull
 
-BRAIN: Final = frozenset({"tasks", "scheduler", "pool", "spawner", "leader", "supervisor"})  # in one process
+BRAIN: Final = frozenset(  # in one process
+    {"tasks", "scheduler", "pool", "pools", "guard", "spawner", "leader", "supervisor"}
+)
 PEERS: Final = frozenset({"client", "worker", "gateway", "peer"})  # reached by a gateway, or are one
 
 Edges = dict[str, frozenset[str]]

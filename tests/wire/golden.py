@@ -56,6 +56,8 @@ def _value(info: types.Type, name: str, numbers: Iterator[int], default: object 
             return _value(next(one for one in info.types if not isinstance(one, types.NoneType)), name, numbers)
         case types.VarTupleType():
             return tuple(_value(info.item_type, name, numbers) for _ in range(2))
+        case types.DictType():
+            return {str(_value(info.key_type, name, numbers)): _value(info.value_type, name, numbers)}
         case types.TupleType():
             return tuple(_value(item, name, numbers) for item in info.item_types)
         case types.RawType():
