@@ -66,7 +66,7 @@ def _value(info: types.Type, name: str, numbers: Iterator[int], default: object 
         types.StrType: f"{name}-{number}",
         types.IntType: 1000 + number,
         types.FloatType: number + 0.5,
-        types.BytesType: bytes((0, number, 255)),
+        types.BytesType: bytes((0, number % 256, 255)),
     }
     return plain[type(info)]
 
