@@ -20,6 +20,8 @@ signal.signal(signal.SIGINT, signal.default_int_handler)
 
 # A busy machine is no failure, and continuous integration tries the same examples each time.
 settings.register_profile("house", deadline=None, derandomize="CI" in os.environ, print_blob=True)
+EXAMPLES = 100_000 if os.environ.get("LEVERS9_LONG") else 1_000  # of each property of a pure core; see scripts/test
+settings.register_profile("property", settings.get_profile("house"), max_examples=EXAMPLES, stateful_step_count=30)
 settings.load_profile("house")
 
 

@@ -27,6 +27,7 @@ class RequestContainers(Message, frozen=True, kw_only=True):
     spec: StubSpec
     container_ids: tuple[str, ...]
     gang_id: str = ""
+    ranks: tuple[int, ...] = ()  # those of a known gang whose containers were lost, and which these replace
 
 
 class ReleaseContainers(Message, frozen=True, kw_only=True):

@@ -1,7 +1,7 @@
 """What is free where, card by card. One `Node` is a worker, running or on its way, or a node that could get one.
 
-Room is taken and given back here alone: free + used + promised is always the total. A card that is lost while in use
-stays in the total until its container has gone, so nothing is ever below zero.
+Room is taken and given back here alone. Free + used + promised is always the total, and nothing is ever below zero: what
+a worker lost while it was in use counts as there until its container has gone.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import enum
 import msgspec
 
 from ...model.nodes import Traits
-from ...model.resources import CARD_MILLI, Capacity, Shape
+from ...model.resources import CARD_MILLI, Amount, Capacity, Shape
 
 
 class Standing(enum.StrEnum):
@@ -36,16 +36,23 @@ class NodeKind(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Use(msgspec.Struct, frozen=True, kw_only=True):
-    """What one container holds on a node; `cards` are numbers of cards, `card_milli` of each."""
+    """What one container holds on a node; `cards` are numbers of cards, `card_milli` of each.
+
+    `promised`: kept for a member of a gang whose other nodes are still on their way.
+    """
 
     cpu_milli: int
     memory_mib: int
     cards: tuple[int, ...] = ()
     card_milli: int = CARD_MILLI
+    promised: bool = False
 
 
 class Node(msgspec.Struct, kw_only=True):
-    """A place for containers. `free_cards` holds what is left of each card, in thousandths, by card number."""
+    """A place for containers. `free_cards` is what is left of each card, in thousandths, by number of the card.
+
+    `lost_cards` were there once and are not now; nothing of them is free.
+    """
 
     node_id: str
     kind: NodeKind
@@ -55,4 +62,133 @@ class Node(msgspec.Struct, kw_only=True):
     cpu_milli: int  # free
     memory_mib: int  # free
     free_cards: list[int]
+    lost_cards: list[int] = msgspec.field(default_factory=list)
     uses: dict[str, Use] = msgspec.field(default_factory=dict)
+    used_cpu_milli: int = 0
+    used_memory_mib: int = 0
+
+    def fits(self, shape: Shape) -> bool:
+        """Whether a container of this shape has room now, whatever the node's standing."""
+        return (
+            shape.cpu_milli <= self.cpu_milli
+            and shape.memory_mib <= self.memory_mib
+            and self.kind.traits.allows(shape)
+            and shape.pool in ("", self.kind.pool)
+            and (not shape.gpu_count or self._has_cards(shape))
+        )
+
+    def _has_cards(self, shape: Shape) -> bool:
+        if not shape.takes_type(self.kind.capacity.gpu_type):
+            return False
+        milli = shape.gpu_milli
+        return sum(free >= milli for free in self.free_cards) >= shape.gpu_count
+
+    def count(self, shape: Shape) -> int:
+        """How many containers of this shape have room now."""
+        if not self.fits(shape):
+            return 0
+        most = min(self.cpu_milli // shape.cpu_milli, self.memory_mib // shape.memory_mib)
+        if not shape.gpu_count:
+            return most
+        pieces = sum(free // shape.gpu_milli for free in self.free_cards)
+        return min(most, pieces // shape.gpu_count)
+
+    def pick_cards(self, shape: Shape) -> tuple[int, ...]:
+        """Cards for a shape that fits: those with the least left that do, then by number."""
+        if not shape.gpu_count:
+            return ()
+        milli = shape.gpu_milli
+        able = [(free, card) for card, free in enumerate(self.free_cards) if free >= milli]
+        return tuple(sorted(card for _, card in sorted(able)[: shape.gpu_count]))
+
+    def take(self, member: str, shape: Shape, cards: tuple[int, ...], promised: bool = False) -> None:
+        """A container is placed here, or its room is promised."""
+        use = Use(
+            cpu_milli=shape.cpu_milli,
+            memory_mib=shape.memory_mib,
+            cards=cards,
+            card_milli=shape.gpu_milli,
+            promised=promised,
+        )
+        self.uses[member] = use
+        self.used_cpu_milli += use.cpu_milli
+        self.used_memory_mib += use.memory_mib
+        for card in cards:
+            while card >= len(self.free_cards):  # restored on a worker that has reported fewer cards since
+                self.lost_cards.append(len(self.free_cards))
+                self.free_cards.append(0)
+            self.free_cards[card] = max(0, self.free_cards[card] - use.card_milli)
+        self._count_free()
+
+    def keep(self, member: str) -> None:
+        """What was promised to a member is its own now."""
+        self.uses[member] = msgspec.structs.replace(self.uses[member], promised=False)
+
+    def give_back(self, member: str) -> None:
+        """A container has gone from here; nothing happens if it never was here."""
+        use = self.uses.pop(member, None)
+        if use is None:
+            return
+        self.used_cpu_milli -= use.cpu_milli
+        self.used_memory_mib -= use.memory_mib
+        self._count_cards()
+        self._count_free()
+
+    def resize(self, capacity: Capacity) -> None:
+        """The worker has this much now."""
+        self.kind = msgspec.structs.replace(self.kind, capacity=capacity)
+        missing = capacity.gpu_count - len(self.free_cards)
+        self.free_cards += [CARD_MILLI] * max(0, missing)
+        self._count_cards()
+        self._count_free()
+
+    def _count_cards(self) -> None:
+        """Which cards are lost is nobody's to know but the driver's: idle ones with the highest numbers are taken for it."""
+        in_use = [0] * len(self.free_cards)
+        for use in self.uses.values():
+            for card in use.cards:
+                in_use[card] += use.card_milli
+        surplus = len(self.free_cards) - self.kind.capacity.gpu_count
+        idle = [card for card, milli in enumerate(in_use) if not milli]
+        busy = [card for card, milli in enumerate(in_use) if milli]
+        self.lost_cards = sorted((idle[::-1] + busy[::-1])[: max(0, surplus)])
+        self.free_cards = [
+            0 if card in self.lost_cards else max(0, CARD_MILLI - milli) for card, milli in enumerate(in_use)
+        ]
+
+    def _count_free(self) -> None:
+        self.cpu_milli = max(0, self.kind.capacity.cpu_milli - self.used_cpu_milli)
+        self.memory_mib = max(0, self.kind.capacity.memory_mib - self.used_memory_mib)
+
+    @property
+    def free(self) -> Amount:
+        """All that is free."""
+        return Amount(self.cpu_milli, self.memory_mib, sum(self.free_cards))
+
+    @property
+    def used(self) -> Amount:
+        """All that containers hold, or are promised."""
+        cards = sum(use.card_milli * len(use.cards) for use in self.uses.values())
+        return Amount(self.used_cpu_milli, self.used_memory_mib, cards)
+
+
+def new_node(
+    node_id: str,
+    pool: str,
+    capacity: Capacity,
+    traits: Traits = Traits(),
+    standing: Standing = Standing.OPEN,
+    why_closed: str = "",
+) -> Node:
+    """An empty node."""
+    kind = NodeKind(pool=pool, capacity=capacity, traits=msgspec.structs.replace(traits, node=""))
+    return Node(
+        node_id=node_id,
+        kind=kind,
+        name=traits.node or node_id,
+        standing=standing,
+        why_closed=why_closed,
+        cpu_milli=capacity.cpu_milli,
+        memory_mib=capacity.memory_mib,
+        free_cards=[CARD_MILLI] * capacity.gpu_count,
+    )

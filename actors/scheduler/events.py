@@ -117,6 +117,14 @@ class Ended(Event, frozen=True, kw_only=True):
     member: str
 
 
+class Replacement(Event, frozen=True, kw_only=True):
+    """The member of this rank of a placed gang was lost; this one takes its place, near the others."""
+
+    request_id: str
+    rank: int
+    member: str
+
+
 class Started(Event, frozen=True, kw_only=True):
     """A member's container is ready: from here its slice and its time limit count."""
 
@@ -149,6 +157,16 @@ class Placed(Decision, frozen=True, kw_only=True):
     request_id: str
     spots: tuple[tuple[str, tuple[int, ...]], ...]
     flavor: str = ""
+
+
+class Replaced(Decision, frozen=True, kw_only=True):
+    """A replacement has room."""
+
+    request_id: str
+    rank: int
+    member: str
+    node_id: str
+    cards: tuple[int, ...] = ()
 
 
 class Preempted(Decision, frozen=True, kw_only=True):
