@@ -1,7 +1,8 @@
 """Which placement policy leaves the fewest GPUs idle? Replays a public GPU trace as parallel calls of one job.
 
-Each call fills the 1,213 nodes of a published Alibaba cluster with pods under one policy, for one workload and seed.
-The result stands beside what the FGD paper (USENIX ATC 2023) published, as a table and as a chart.
+Each call fills the 1,213 nodes of a published Alibaba cluster with pods under one policy, for one workload and seed:
+the policies are those of levers9's scheduler. The result stands beside what the FGD paper (USENIX ATC 2023) published,
+as a table and as a chart.
 
     python examples/placement_study.py --short
 """

@@ -1,6 +1,6 @@
 """Draw allocation against arrived demand as an SVG: a panel for each workload, a line for each policy.
 
-Lines are what was replayed, bands one standard deviation either way, rings the published means.
+Lines are what was replayed, bands one standard deviation either way, rings the published means, where there are any.
 """
 
 from __future__ import annotations
@@ -22,21 +22,23 @@ RING_AT: Final = (100, 110, 120, 130)
 INK, SOFT, FAINT = "#16202c", "#556270", "#e4e8ec"
 COLOURS: Final = {  # each has a contrast of at least 4.5 with white, since names are written in it
     "random": "#6b7280",
-    "dot-product": "#9d4edd",
-    "gpu-clustering": "#0e7490",
-    "gpu-packing": "#2456d6",
-    "best-fit": "#15803d",
+    "dot_product": "#9d4edd",
+    "clustering": "#0e7490",
+    "packing": "#2456d6",
+    "best_fit": "#15803d",
     "fgd": "#c2410c",
+    "ours": "#111827",
 }
 NAMED: Final = {
     "random": "Random",
-    "dot-product": "Dot product",
-    "gpu-clustering": "GPU clustering",
-    "gpu-packing": "GPU packing",
-    "best-fit": "Best fit",
+    "dot_product": "Dot product",
+    "clustering": "GPU clustering",
+    "packing": "GPU packing",
+    "best_fit": "Best fit",
     "fgd": "FGD",
+    "ours": "levers9",
 }
-SHORT: Final = NAMED | {"gpu-clustering": "Clustering", "gpu-packing": "Packing"}
+SHORT: Final = NAMED | {"clustering": "Clustering", "packing": "Packing"}
 WHAT_AXES_ARE: Final = (
     "Upwards: GPU allocated, across: GPU demand that has arrived, both in % of the cluster. "
     "Dotted: all that arrives is placed."
@@ -66,7 +68,7 @@ class Series:
     policy: str
     mean: Floats
     deviation: Floats
-    published: Floats
+    published: Floats | None  # nobody has published levers9's own
 
 
 @dataclass(frozen=True, slots=True)
@@ -204,7 +206,7 @@ def _curve(series: Series, frame: Frame, kind: str) -> Iterator[str]:
 
 
 def _rings(series: Series, frame: Frame) -> Iterator[str]:
-    for at in RING_AT:
+    for at in () if series.published is None else RING_AT:
         x, y = frame.x(at), frame.y(series.published[at])
         yield f'<circle class="ring" stroke="{COLOURS[series.policy]}" cx="{x:.1f}" cy="{y:.1f}" r="3.4"/>'
 

@@ -13,10 +13,10 @@ from placement.trace import TRACES, Floats
 
 THEIR_NAMES: Final = {
     "01-Random": "random",
-    "02-DotProd": "dot-product",
-    "03-GpuClustering": "gpu-clustering",
-    "04-GpuPacking": "gpu-packing",
-    "05-BestFit": "best-fit",
+    "02-DotProd": "dot_product",
+    "03-GpuClustering": "clustering",
+    "04-GpuPacking": "packing",
+    "05-BestFit": "best_fit",
     "06-FGD": "fgd",
 }
 

@@ -4,83 +4,106 @@ The protocol is that of the FGD paper (USENIX ATC 2023): GPU nodes only; pods ar
 until the GPU demand that has arrived is 130 % of what the cluster has; each is placed once, in order; one that does not
 fit is dropped; nothing ever ends. What counts is the share of GPU that is allocated at each percent of arrived demand.
 
-How it is quick: pods come in some hundred shapes. Every shape keeps its score of every node, a placement changes one
-node, and so only that one column of scores is computed again.
+The published policies know the whole trace beforehand, as in the paper; ours knows what it has seen.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from itertools import count, cycle
 from typing import Final
 
 import numpy as np
-import numpy.typing as npt
-from placement.policies import POLICIES, UNFIT, Policy
-from placement.trace import CARD_MILLI, Cluster, Shapes, empty_cluster, fits, workload
+from placement.policies import OURS, POLICIES
+from placement.trace import cluster, pods
 
-Row = npt.NDArray[np.int16]
+from levers9.actors.scheduler.capacity import Node, Use
+from levers9.actors.scheduler.placement import Placement, Spot
+from levers9.model.resources import CARD_MILLI, Shape
 
 DEMAND_PCT: Final = 130  # the paper stops when this much GPU demand has arrived
 
 
-class Scores:
-    """Each shape's score of each node, kept true as pods are placed."""
-
-    def __init__(self, policy: Policy, cluster: Cluster, shapes: Shapes) -> None:
-        self.policy, self.cluster, self.shapes = policy, cluster, shapes
-        self.table = np.full((len(shapes.pods), len(cluster.cards)), UNFIT, dtype=np.int16)
-        for node in range(len(cluster.cards)):
-            self.refresh(node)
-
-    def refresh(self, node: int) -> None:
-        """Score a node anew, after it has changed."""
-        fitting = np.flatnonzero(fits(self.cluster, node, self.shapes))
-        self.table[:, node] = UNFIT
-        if fitting.size:
-            self.table[fitting, node] = self.policy.score(self.cluster, node, self.shapes.at(fitting))
-
-    def place(self, shape: int) -> bool:
-        """Place one pod of this shape on the best node; False if it fits nowhere."""
-        node = self._best(self.table[shape])
-        if node is None:
-            return False
-        pod = self.shapes.at(np.array([shape]))
-        shares = pod.cards[0] == 1 and pod.card_milli[0] < CARD_MILLI
-        self.cluster.place(pod, node, self.policy.card(self.cluster, node, pod) if shares else None)
-        self.refresh(node)
-        return True
-
-    def _best(self, row: Row) -> int | None:
-        node = int(row.argmax())
-        if row[node] == UNFIT:
-            return None
-        if self.policy.random_ties:
-            return int(self.policy.random.choice(np.flatnonzero(row == row[node])))
-        return node
-
-
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Filled:
     """The end of a replay."""
 
+    nodes: dict[str, Node]
     allocated_pct: list[float]  # of all GPU, at 0, 1, 2 … 130 % of arrived demand
-    cluster: Cluster
+    arrived: dict[str, int] = field(default_factory=dict)  # pods by their class
+    placed: dict[str, int] = field(default_factory=dict)
 
 
 def fill(policy_name: str, variant: str, seed: int) -> Filled:
     """Replay one workload under one policy. The same seed brings the same nodes and pods to each policy."""
-    order, draw, choice = (np.random.default_rng((seed, stream)) for stream in range(3))
-    shapes, pods = workload(variant)
-    cluster = empty_cluster(order)
-    scores = Scores(POLICIES[policy_name](shapes, choice), cluster, shapes)
-    capacity = CARD_MILLI * int(cluster.cards.sum())
+    order, draw = (np.random.default_rng((seed, stream)) for stream in range(2))
+    nodes = cluster(order)
+    return replay(POLICIES[policy_name](), nodes, drawn(variant, draw), variant if policy_name != OURS else "")
+
+
+def drawn(variant: str, draw: np.random.Generator) -> Iterator[Shape]:
+    """Pods of the trace, one after the other, each as likely as the others."""
+    known = pods(variant)
+    for _ in count():
+        yield known[draw.integers(len(known))]
+
+
+def in_order(variant: str) -> Iterator[Shape]:
+    """The pods of the trace as they stand there, again and again."""
+    return cycle(pods(variant))
+
+
+def replay(policy: Placement, nodes: list[Node], arriving: Iterator[Shape], known: str = "") -> Filled:
+    """Place what arrives until it is enough. With `known`, the policy has seen that workload before it begins."""
+    for node in nodes:
+        policy.put(node)
+    for shape in pods(known) if known else ():
+        policy.saw(shape)
+    filled = Filled({node.node_id: node for node in nodes}, [0.0])
+    capacity = CARD_MILLI * sum(node.kind.capacity.gpu_count for node in nodes)
     arrived = allocated = 0
-    at = [0.0]
-    while len(at) <= DEMAND_PCT:
-        shape = int(pods[draw.integers(len(pods))])
-        arrived += int(shapes.gpu_milli[shape])
-        if scores.place(shape):
-            allocated += int(shapes.gpu_milli[shape])
+    while len(filled.allocated_pct) <= DEMAND_PCT:
+        shape = next(arriving)
+        arrived += shape.gpu_total_milli
+        if not known:
+            policy.saw(shape)
+        if _place(policy, filled, shape):
+            allocated += shape.gpu_total_milli
         reached = min(100 * arrived // capacity, DEMAND_PCT)
-        at += [100 * allocated / capacity] * (reached + 1 - len(at))
-    return Filled(at, cluster)
+        filled.allocated_pct += [100 * allocated / capacity] * (reached + 1 - len(filled.allocated_pct))
+    return filled
+
+
+def _place(policy: Placement, filled: Filled, shape: Shape) -> bool:
+    name = kind_of(shape)
+    filled.arrived[name] = filled.arrived.get(name, 0) + 1
+    spot = policy.choose(shape)
+    if spot is None:
+        return False
+    filled.placed[name] = number = filled.placed.get(name, 0) + 1
+    node = filled.nodes[spot.node_id]
+    take(node, shape, spot, f"{name}-{number}")
+    policy.put(node)
+    return True
+
+
+def take(node: Node, shape: Shape, spot: Spot, container_id: str) -> None:
+    """Give the room of this spot to a container."""
+    node.cpu_milli -= shape.cpu_milli
+    node.memory_mib -= shape.memory_mib
+    for card in spot.cards:
+        node.free_cards[card] -= shape.gpu_milli
+    if spot.cards:
+        node.uses[container_id] = Use(
+            cpu_milli=shape.cpu_milli, memory_mib=shape.memory_mib, cards=spot.cards, card_milli=shape.gpu_milli
+        )
+
+
+def kind_of(shape: Shape) -> str:
+    """The class of a pod: what it wants of cards."""
+    if not shape.gpu_count:
+        return "no card"
+    if shape.shared:
+        return "a share"
+    return "one card" if shape.gpu_count == 1 else "several cards"
