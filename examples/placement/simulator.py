@@ -18,8 +18,8 @@ import numpy as np
 from placement.policies import OURS, POLICIES
 from placement.trace import cluster, pods
 
-from levers9.actors.scheduler.capacity import Node, Use
-from levers9.actors.scheduler.placement import Placement, Spot
+from levers9.actors.scheduler.capacity import Node
+from levers9.actors.scheduler.placement import Placement
 from levers9.model.resources import CARD_MILLI, Shape
 
 DEMAND_PCT: Final = 130  # the paper stops when this much GPU demand has arrived
@@ -83,21 +83,9 @@ def _place(policy: Placement, filled: Filled, shape: Shape) -> bool:
         return False
     filled.placed[name] = number = filled.placed.get(name, 0) + 1
     node = filled.nodes[spot.node_id]
-    take(node, shape, spot, f"{name}-{number}")
+    node.take(f"{name}-{number}", shape, spot.cards)
     policy.put(node)
     return True
-
-
-def take(node: Node, shape: Shape, spot: Spot, container_id: str) -> None:
-    """Give the room of this spot to a container."""
-    node.cpu_milli -= shape.cpu_milli
-    node.memory_mib -= shape.memory_mib
-    for card in spot.cards:
-        node.free_cards[card] -= shape.gpu_milli
-    if spot.cards:
-        node.uses[container_id] = Use(
-            cpu_milli=shape.cpu_milli, memory_mib=shape.memory_mib, cards=spot.cards, card_milli=shape.gpu_milli
-        )
 
 
 def kind_of(shape: Shape) -> str:

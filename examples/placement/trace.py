@@ -11,7 +11,7 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
-from levers9.actors.scheduler.capacity import Node, NodeKind
+from levers9.actors.scheduler.capacity import Node, NodeKind, new_node
 from levers9.model.nodes import Traits
 from levers9.model.resources import CARD_MILLI, Capacity, Shape
 
@@ -57,13 +57,8 @@ def cluster(order: np.random.Generator | None = None) -> list[Node]:
     """
     kinds = _nodes()
     places = range(len(kinds)) if order is None else order.permutation(len(kinds)).tolist()
-    return [_empty(f"node-{number:04}", kinds[place]) for number, place in enumerate(places)]
-
-
-def _empty(node_id: str, kind: NodeKind) -> Node:
-    has = kind.capacity
-    free_cards = [CARD_MILLI] * has.gpu_count
-    return Node(node_id=node_id, kind=kind, cpu_milli=has.cpu_milli, memory_mib=has.memory_mib, free_cards=free_cards)
+    chosen = [(f"node-{number:04}", kinds[place]) for number, place in enumerate(places)]
+    return [new_node(node_id, kind.pool, kind.capacity, kind.traits) for node_id, kind in chosen]
 
 
 @cache

@@ -59,6 +59,7 @@ class Member(msgspec.Struct, eq=False):
 
     node_id: str
     kind: Kind
+    as_put: NodeKind  # the same object again is the same kind again, without comparing
     room: Room
     cards: tuple[int, ...]  # by card number
 
@@ -84,19 +85,19 @@ class Rooms:
         """A node appeared, or changed."""
         member = self.members.get(node.node_id)
         cards = tuple(node.free_cards)
-        kind = self._kind(node.kind) if member is None or member.kind.kind is not node.kind else member.kind
+        kind = self._kind(node.kind) if member is None or member.as_put is not node.kind else member.kind
         key = (kind.number, node.cpu_milli, node.memory_mib, tuple(sorted(cards)), self._mark(node))
         room = self.live.get(key) or self._new(kind, key)
         if member is None:
             kind.nodes += 1
-            self.members[node.node_id] = Member(node.node_id, kind, room, cards)
+            self.members[node.node_id] = Member(node.node_id, kind, node.kind, room, cards)
         elif member.room is room:
-            member.cards = cards
+            member.as_put, member.cards = node.kind, cards
             return
         else:
             self._leave(member)
             self._move_kind(member, kind)
-            member.room, member.cards = room, cards
+            member.as_put, member.room, member.cards = node.kind, room, cards
         self._enter(room, node.node_id)
 
     def drop(self, node_id: str) -> None:
