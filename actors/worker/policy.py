@@ -17,11 +17,12 @@ from ...wire import control, scheduling, work
 from ...wire.message import Message, Payload
 from ...wire.work import AttemptKey, AttemptOrder, AttemptResult
 from . import events
-from .events import Decision, Event, Send
+from .events import Decision, Event
 from .fence import Fence
 from .ledger import Attempt, Held, Results, Stage, Step
-from .outcomes import as_wanted, ended_with, not_started, parts
-from .reports import Identity, whole_truth
+from .outcomes import as_wanted, ended_with, not_started
+from .reports import Identity
+from .telling import Telling
 
 GOODBYE_S: Final = 2.0  # a worker that leaves waits this long for its last results to be committed
 
@@ -41,8 +42,7 @@ class WorkerPolicy:
         self._leave_by_s: float | None = None
         self._left = False
         self._now_s = 0.0
-        self._decisions: list[Decision] = []
-        self._told: dict[str, list[AttemptResult]] = {}
+        self._telling = Telling(identity, self.containers, self.results, self._fence)
 
     def handle(self, event: Event, now_s: float) -> list[Decision]:  # noqa: C901 - one case an event
         """Take in one event; `now_s` never goes back."""
@@ -69,16 +69,15 @@ class WorkerPolicy:
             case events.LinkQuiet():
                 self._fence.quiet(now_s)
             case events.CapacityChanged():
-                self._report()
+                self._telling.report()
             case events.LeaveAsked(why, grace_s):
                 self._leave(why, now_s + grace_s)
             case _:
                 assert isinstance(event, events.TimePassed)
                 self._time_passed()
-        self._tell_results()
+        self._telling.tell_results()
         self._leave_if_done()
-        decisions, self._decisions = self._decisions, []
-        return decisions
+        return self._telling.take()
 
     def next_deadline_s(self) -> float | None:
         """When `TimePassed` is due next, if at all."""
@@ -90,6 +89,9 @@ class WorkerPolicy:
     def _times(held: Held) -> tuple[float | None, ...]:
         start_by_s = held.start_by_s if held.state is ContainerState.PLACED else None
         return (start_by_s, held.kill_at_s, held.deadline_s() if held.state is ContainerState.READY else None)
+
+    def _decide(self, decision: Decision) -> None:
+        self._telling.decisions.append(decision)
 
     # Messages
 
@@ -117,7 +119,7 @@ class WorkerPolicy:
             case control.ReportAgain(epoch=epoch):
                 if epoch >= self._leader_epoch:
                     self._leader_epoch = epoch
-                    self._tell_everything()
+                    self._telling.tell_everything()
             case _:  # a newer control plane may say what this worker need not know
                 pass
 
@@ -125,7 +127,7 @@ class WorkerPolicy:
         known = self.containers.get(message.container_id)
         if known is not None:
             if known.ended is not None:
-                self._send(known.ended)
+                self._telling.send(known.ended)
             return
         held = Held(message.container_id, message.stub_id, self._now_s + CONTAINER_START_LIMIT_S)
         self.containers[message.container_id] = held
@@ -138,7 +140,7 @@ class WorkerPolicy:
             workspace_id=message.workspace_id,
             token=message.token,
         )
-        self._decisions.append(launch)
+        self._decide(launch)
 
     def _run_attempts(self, container_id: str, orders: tuple[AttemptOrder, ...]) -> None:
         held = self.containers.get(container_id)
@@ -151,14 +153,14 @@ class WorkerPolicy:
         for order in fresh:
             self._accept(held, order)
         if self._fence.up and fresh:
-            self._tell_held(held)
+            self._telling.tell_held(held)
         self._give_waiting(held)
 
     def _repeated(self, held: Held | None, container_id: str, order: AttemptOrder) -> bool:
         key = AttemptKey(order.task_id, order.attempt)
         result = self.results.of(container_id).get(key)
         if result is not None:
-            self._told.setdefault(container_id, []).append(result)
+            self._telling.tell(container_id, result)
             return True
         return held is not None and (key in held.attempts or held.remembers(key))
 
@@ -167,7 +169,7 @@ class WorkerPolicy:
         attempt = Attempt(order, Stage.FETCHING if large else Stage.WAITING, unsure=self._fence.up)
         held.attempts[attempt.key] = attempt
         if large:
-            self._decisions.append(events.Fetch(held.container_id, attempt.key, order.arguments))
+            self._decide(events.Fetch(held.container_id, attempt.key, order.arguments))
 
     def _give_waiting(self, held: Held) -> None:
         waiting = [one for one in held.attempts.values() if one.stage is Stage.WAITING and not one.unsure]
@@ -176,7 +178,7 @@ class WorkerPolicy:
         for attempt in waiting:
             attempt.move(Step.GIVEN)
             held.attempts[attempt.key] = held.attempts.pop(attempt.key)  # in the order in which they are given
-        self._decisions.append(events.Give(held.container_id, tuple(attempt.order for attempt in waiting)))
+        self._decide(events.Give(held.container_id, tuple(attempt.order for attempt in waiting)))
         held.follow(self._now_s)
 
     def _committed(self, container_id: str, keys: tuple[AttemptKey, ...]) -> None:
@@ -199,9 +201,11 @@ class WorkerPolicy:
     def _stop_asked(self, container_id: str, why: str) -> None:
         held = self.containers.get(container_id)
         if held is None:
-            self._send(scheduling.ContainerEnded(container_id=container_id, end=End.DISCONNECTED, why="it is not here"))
+            self._telling.send(
+                scheduling.ContainerEnded(container_id=container_id, end=End.DISCONNECTED, why="it is not here")
+            )
         elif held.ended is not None:
-            self._send(held.ended)
+            self._telling.send(held.ended)
         else:
             self._stop(held, End.OK, why)
 
@@ -223,7 +227,7 @@ class WorkerPolicy:
             elif attempt.stage is Stage.GIVEN:
                 asked.append(key)
         if asked:
-            self._decisions.append(events.Revoke(message.container_id, frozenset(asked)))
+            self._decide(events.Revoke(message.container_id, frozenset(asked)))
         if held is not None:
             self._stop_if_idle(held)
 
@@ -235,7 +239,7 @@ class WorkerPolicy:
             if held is not None:
                 held.remember(key)
         elif result is not None:
-            self._told.setdefault(container_id, []).append(result)
+            self._telling.tell(container_id, result)
         elif held is None or not held.remembers(key):
             order = AttemptOrder(key.task_id, key.attempt, Payload("msgpack"), 0.0)
             self._finish(container_id, not_started(order, End.CANCELLED, "it was cancelled"))
@@ -285,14 +289,14 @@ class WorkerPolicy:
             self._take_back()
         self._fence.heard()
         if self._fence.up or not resumed:
-            self._tell_everything()
+            self._telling.tell_everything()
 
     def _take_back(self) -> None:
         """Nobody may have heard of us for a lease: what has not started may be cancelled, or may run elsewhere."""
         for held in self.containers.values():
             held.doubt()
             if held.state is ContainerState.READY and held.given():
-                self._decisions.append(events.Revoke(held.container_id, None))
+                self._decide(events.Revoke(held.container_id, None))
 
     def _confirmed(self, message: work.AttemptsConfirmed) -> None:
         if message.question != self._fence.number:
@@ -309,7 +313,7 @@ class WorkerPolicy:
         held = self.containers[container_id]
         held.move(ContainerEvent.BECAME_READY)
         if held.state is ContainerState.READY:
-            self._send(scheduling.ContainerReady(container_id=container_id, window=held.window))
+            self._telling.send(scheduling.ContainerReady(container_id=container_id, window=held.window))
             self._give_waiting(held)
 
     def _returned(self, container_id: str, results: tuple[AttemptResult, ...]) -> None:
@@ -322,7 +326,7 @@ class WorkerPolicy:
             if result.result is not None and result.result.size_bytes > INLINE_MAX_BYTES and not attempt.superseded:
                 attempt.move(Step.RETURNED_LARGE)
                 attempt.result = result
-                self._decisions.append(events.Store(container_id, attempt.key, result.result))
+                self._decide(events.Store(container_id, attempt.key, result.result))
             else:
                 self._finish_attempt(held, attempt, as_wanted(attempt, result))
         held.follow(self._now_s)
@@ -372,15 +376,15 @@ class WorkerPolicy:
             if attempt.stage in (Stage.FETCHING, Stage.WAITING):
                 self._finish_attempt(held, attempt, not_started(attempt.order, End.DISCONNECTED, why))
         if had_loaded and held.given():
-            self._decisions.append(events.Revoke(held.container_id, None))
-        self._decisions.append(events.Terminate(held.container_id))
+            self._decide(events.Revoke(held.container_id, None))
+        self._decide(events.Terminate(held.container_id))
 
     def _end(self, held: Held, end: End, why: str) -> None:
         held.move(ContainerEvent.ENDED)
         held.kill_at_s = None
         held.ended = scheduling.ContainerEnded(container_id=held.container_id, end=end, why=why)
-        self._tell_results()  # before the end itself, so that nothing of it seems lost
-        self._send(held.ended)
+        self._telling.tell_results()  # before the end itself, so that nothing of it seems lost
+        self._telling.send(held.ended)
 
     def _stop_if_idle(self, held: Held) -> None:
         if self._leaving and held.state is ContainerState.READY and not held.busy:
@@ -397,7 +401,7 @@ class WorkerPolicy:
 
     def _finish(self, container_id: str, result: AttemptResult) -> None:
         self.results.keep(container_id, result)
-        self._told.setdefault(container_id, []).append(result)
+        self._telling.tell(container_id, result)
 
     # Time
 
@@ -420,15 +424,16 @@ class WorkerPolicy:
             self._stop(held, End.APP_FAILED_TO_LOAD, why)
         if held.kill_at_s is not None and held.kill_at_s <= self._now_s:
             held.kill_at_s = None
-            self._decisions.append(events.Kill(held.container_id))
+            self._decide(events.Kill(held.container_id))
         deadline_s = held.deadline_s()
         if held.state is ContainerState.READY and deadline_s is not None and deadline_s <= self._now_s:
-            self._decisions.append(events.Revoke(held.container_id, frozenset()))  # to learn what runs
+            self._decide(events.Revoke(held.container_id, frozenset()))  # to learn what runs
 
     # Leaving
 
     def _leave(self, why: str, by_s: float | None) -> None:
         self._leaving = self._leaving or why
+        self._telling.leaves = True
         if by_s is not None:
             self._leave_by_s = by_s if self._leave_by_s is None else min(by_s, self._leave_by_s)
         for held in tuple(self.containers.values()):
@@ -438,7 +443,7 @@ class WorkerPolicy:
                 for attempt in held.waiting():
                     self._finish_attempt(held, attempt, not_started(attempt.order, End.DISCONNECTED, self._leaving))
                 if held.given():
-                    self._decisions.append(events.Revoke(held.container_id, None))
+                    self._decide(events.Revoke(held.container_id, None))
                 self._stop_if_idle(held)
 
     def _all_ended(self) -> bool:
@@ -456,44 +461,5 @@ class WorkerPolicy:
     def _go(self) -> None:
         self._left = True
         self._leave_by_s = None
-        self._send(scheduling.WorkerLeaving(worker_id=self.identity.worker_id, why=self._leaving))
-        self._decisions.append(events.Leave(self._leaving))
-
-    # Telling
-
-    def _send(self, message: Message) -> None:
-        self._decisions.append(Send(message))
-
-    def _tell_results(self) -> None:
-        told, self._told = self._told, {}
-        for container_id, results in told.items():
-            self._send_results(container_id, tuple(results))
-
-    def _send_results(self, container_id: str, results: tuple[AttemptResult, ...]) -> None:
-        held = self.containers.get(container_id)
-        window = 0 if held is None or self._leaving else held.window
-        for part in parts(results):
-            self._send(work.AttemptsFinished(container_id=container_id, results=part, window=window))
-
-    def _tell_everything(self) -> None:
-        """Results and ends first: then the report finds their places taken, and takes nothing for lost."""
-        self._told.clear()
-        for container_id in self.results.containers():
-            self._send_results(container_id, tuple(self.results.of(container_id).values()))
-        for held in self.containers.values():
-            if held.ended is not None:
-                self._send(held.ended)
-        self._report()
-        for held in self.containers.values():
-            if held.ended is None:
-                self._tell_held(held)
-
-    def _tell_held(self, held: Held) -> None:
-        keys = (*held.attempts, *self.results.of(held.container_id))
-        window = 0 if self._leaving else held.window
-        question = self._fence.number if self._fence.up or held.doubtful else 0
-        message = work.AttemptsHeld(container_id=held.container_id, attempts=keys, window=window, question=question)
-        self._send(message)
-
-    def _report(self) -> None:
-        self._send(whole_truth(self.identity, self.containers.values()))
+        self._telling.send(scheduling.WorkerLeaving(worker_id=self.identity.worker_id, why=self._leaving))
+        self._decide(events.Leave(self._leaving))
