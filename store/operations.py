@@ -11,19 +11,14 @@ from typing import TypeVar, cast
 
 import msgspec
 
-from ..model.resources import Capacity
-from ..model.states import ContainerState, End, TaskState, TokenKind, WorkerState
+from ..model.states import End, TaskState, TokenKind
 from ..wire.client import StubSpec
 from ..wire.message import Failure, Payload
-
-
-class Operation(msgspec.Struct, frozen=True, kw_only=True, tag=True):
-    """Base of all operations."""
-
-
-class Row(msgspec.Struct, frozen=True, kw_only=True):
-    """Base of what the store answers."""
-
+from .fleet_operations import *  # noqa: F403 (one set of operations, told in two files)
+from .operation import Answer as Answer
+from .operation import Applied as Applied
+from .operation import Operation as Operation
+from .operation import Row as Row
 
 # Leadership
 
@@ -61,12 +56,6 @@ class ResignLeadership(Operation, frozen=True, kw_only=True):
     """A leader that stops lets the next one begin at once, and its epoch writes no more. Answers `Applied`."""
 
     epoch: int
-
-
-class Applied(Row, frozen=True, kw_only=True):
-    """The identities to which a write applied, in the order given."""
-
-    ids: tuple[str, ...] = ()
 
 
 # Workspaces, tokens, stubs
@@ -314,144 +303,6 @@ class ListAttempts(Operation, frozen=True, kw_only=True):
     task_id: str
 
 
-# Containers
-
-
-class ContainerRow(Row, frozen=True, kw_only=True):
-    """A container request and what became of it."""
-
-    container_id: str
-    stub_id: str
-    workspace_id: str
-    state: ContainerState
-    worker_id: str = ""
-    requested_at_s: float = 0.0
-    placed_at_s: float = 0.0
-    ready_at_s: float = 0.0
-    ended_at_s: float = 0.0
-    end: End | None = None
-    why: str = ""
-
-
-class PutContainers(Operation, frozen=True, kw_only=True):
-    """Commit requests; known ids are left as they are. Answers `Applied` with the new ids."""
-
-    containers: tuple[ContainerRow, ...]
-
-
-class ContainerMove(msgspec.Struct, frozen=True, kw_only=True):
-    """Move a container from one of `sources` to `state`; None, and an empty `why`, leave a field as it is."""
-
-    container_id: str
-    sources: tuple[ContainerState, ...]
-    state: ContainerState
-    worker_id: str | None = None
-    end: End | None = None
-    why: str = ""
-
-
-class MoveContainers(Operation, frozen=True, kw_only=True):
-    """Answers `Applied` with those whose state was among their sources. Of several moves of one, the first counts.
-
-    Each time (placed, ready, ended) is that of the first move into its state.
-    """
-
-    moves: tuple[ContainerMove, ...]
-    now_s: float
-
-
-class LoadContainers(Operation, frozen=True, kw_only=True):
-    """Answers a tuple of `ContainerRow`, oldest first: those that have not ended, and the newest `ended` ones."""
-
-    workspace_id: str | None = None
-    ended: int = 0
-
-
-class ReadContainers(Operation, frozen=True, kw_only=True):
-    """Answers a tuple of `ContainerRow`, newest first, within a workspace (None: any).
-
-    Those with these ids, and the newest `limit` that are or were on this worker ("" for none).
-    """
-
-    container_ids: tuple[str, ...] = ()
-    worker_id: str = ""
-    workspace_id: str | None = None
-    limit: int = 100
-
-
-# Workers
-
-
-class WorkerRow(Row, frozen=True, kw_only=True):
-    """A worker and its order; `worker_id` is the order's key. `handle` finds its process again (boot:pid:ticks)."""
-
-    worker_id: str
-    pool: str
-    state: WorkerState
-    capacity: Capacity
-    epoch: int = 0
-    handle: str = ""
-    ordered_at_s: float = 0.0
-    seen_at_s: float = 0.0
-    gone_at_s: float = 0.0
-    why: str = ""
-
-
-class PutWorkers(Operation, frozen=True, kw_only=True):
-    """Commit orders; known ids are left as they are. Answers `Applied` with the new ids."""
-
-    workers: tuple[WorkerRow, ...]
-
-
-class WorkerMove(msgspec.Struct, frozen=True, kw_only=True):
-    """Move a worker from one of `sources` (empty: any but GONE) to `state`; None leaves a field as it is."""
-
-    worker_id: str
-    sources: tuple[WorkerState, ...]
-    state: WorkerState
-    epoch: int | None = None
-    handle: str | None = None
-    capacity: Capacity | None = None
-    why: str = ""
-
-
-class MoveWorkers(Operation, frozen=True, kw_only=True):
-    """Answers `Applied` with those whose state was among their sources and whose epoch is not newer than the move's.
-
-    `seen_at_s` moves with each state but UNKNOWN and GONE.
-    """
-
-    moves: tuple[WorkerMove, ...]
-    now_s: float
-
-
-class LoadWorkers(Operation, frozen=True, kw_only=True):
-    """Answers a tuple of `WorkerRow`, oldest first: those that are not gone, and the newest `gone` ones as well."""
-
-    gone: int = 0
-
-
-class PoolRecord(Row, frozen=True, kw_only=True):
-    """The largest worker that a pool declares or ever had, by pool and card type."""
-
-    pool: str
-    largest: Capacity
-
-
-class PutPool(Operation, frozen=True, kw_only=True):
-    """Keep the largest worker of a pool; each number only grows; a card type is a row of its own.
-
-    Answers `Applied` with the pool if anything grew.
-    """
-
-    pool: str
-    largest: Capacity
-
-
-class ListPools(Operation, frozen=True, kw_only=True):
-    """Answers a tuple of `PoolRecord`, by pool."""
-
-
 # The outbox
 
 
@@ -478,9 +329,6 @@ class AckOutbox(Operation, frozen=True, kw_only=True):
 
 class LoadOutbox(Operation, frozen=True, kw_only=True):
     """Answers a tuple of `OutboxRow`, oldest first."""
-
-
-Answer = Row | tuple[Row, ...] | None
 
 
 RowOf = TypeVar("RowOf", bound=Row)

@@ -28,6 +28,9 @@ def _texts(value: object) -> Iterator[str]:
     elif isinstance(value, tuple):
         for each in value:
             yield from _texts(each)
+    elif isinstance(value, dict):
+        for pair in value.items():
+            yield from _texts(pair)
     elif isinstance(value, msgspec.Struct):
         for name in value.__struct_fields__:
             if name not in _PACKED:

@@ -1,27 +1,23 @@
-"""Containers, workers, pools and the outbox in dicts."""
+"""Containers, workers and the outbox in dicts."""
 
 from __future__ import annotations
 
 from msgspec.structs import replace
 
-from ...model.resources import Capacity
 from ...model.states import ContainerState, WorkerState
 from ..operations import (
     AckOutbox,
     Applied,
     ContainerMove,
     ContainerRow,
-    ListPools,
     LoadContainers,
     LoadOutbox,
     LoadWorkers,
     MoveContainers,
     MoveWorkers,
     OutboxRow,
-    PoolRecord,
     PutContainers,
     PutOutbox,
-    PutPool,
     PutWorkers,
     ReadContainers,
     WorkerMove,
@@ -61,6 +57,8 @@ def _moved(row: ContainerRow, move: ContainerMove, now_s: float) -> ContainerRow
         ended_at_s=row.ended_at_s or (now_s if move.state is ContainerState.ENDED else 0.0),
         end=row.end if move.end is None else move.end,
         why=storable(move.why) or row.why,
+        cards=row.cards if move.cards is None else move.cards,
+        flavor=row.flavor if move.flavor is None else move.flavor,
     )
 
 
@@ -113,6 +111,7 @@ def _moved_worker(row: WorkerRow, move: WorkerMove, now_s: float) -> WorkerRow:
         seen_at_s=now_s if move.state in _SEEN else row.seen_at_s,
         gone_at_s=now_s if move.state is WorkerState.GONE else row.gone_at_s,
         why=storable(move.why),
+        traits=row.traits if move.traits is None else move.traits,
     )
 
 
@@ -123,31 +122,6 @@ def _load_workers(tables: Tables, operation: LoadWorkers) -> tuple[WorkerRow, ..
     gone.sort(key=lambda row: (row.gone_at_s, row.worker_id), reverse=True)
     chosen = [row for row in rows if row.state is not WorkerState.GONE] + gone[: operation.gone]
     return tuple(sorted(chosen, key=lambda row: (row.ordered_at_s, row.worker_id)))
-
-
-@carries_out(PutPool)
-def _put_pool(tables: Tables, operation: PutPool) -> Applied:
-    key = (operation.pool, operation.largest.gpu_type)
-    before = tables.pools.get(key)
-    largest = _larger(before.largest, operation.largest) if before else operation.largest
-    if before is not None and before.largest == largest:
-        return Applied()
-    tables.pools[key] = PoolRecord(pool=operation.pool, largest=largest)
-    return Applied(ids=(operation.pool,))
-
-
-def _larger(one: Capacity, other: Capacity) -> Capacity:
-    return Capacity(
-        cpu_milli=max(one.cpu_milli, other.cpu_milli),
-        memory_mib=max(one.memory_mib, other.memory_mib),
-        gpu_count=max(one.gpu_count, other.gpu_count),
-        gpu_type=one.gpu_type,
-    )
-
-
-@carries_out(ListPools)
-def _list_pools(tables: Tables, _: ListPools) -> tuple[PoolRecord, ...]:
-    return tuple(row for _, row in sorted(tables.pools.items(), key=lambda item: item[0]))
 
 
 @carries_out(PutOutbox)

@@ -10,12 +10,12 @@ from ...errors import INVALID, EpochSuperseded, OutcomeUnknown, Refused, StoreUn
 from ..face import StoreStatistics
 from ..operations import Answer, Operation
 from ..text import unstorable
-from . import accounts, fleet, tasks
+from . import accounts, fleet, pools, tasks
 from .tables import Tables, carry_out
 
 __all__ = ["MemoryStore"]
 
-_REGISTERED = (accounts, fleet, tasks)  # importing them registers what their operations do
+_REGISTERED = (accounts, fleet, pools, tasks)  # importing them registers what their operations do
 
 
 class MemoryStore:

@@ -13,6 +13,8 @@ from ..operations import (
     Operation,
     OutboxRow,
     PoolRecord,
+    PoolSpecRow,
+    QueueingRow,
     StubRow,
     TaskRow,
     TokenRow,
@@ -37,6 +39,8 @@ class Tables:
         self.containers: dict[str, ContainerRow] = {}
         self.workers: dict[str, WorkerRow] = {}
         self.pools: dict[tuple[str, str], PoolRecord] = {}
+        self.pool_specs: dict[str, PoolSpecRow] = {}
+        self.queueing = QueueingRow()
         self.outbox: dict[str, OutboxRow] = {}
 
     def leads(self, epoch: int) -> bool:

@@ -1,26 +1,26 @@
-"""Containers, workers, pools and the outbox in SQL."""
+"""Containers, workers and the outbox in SQL."""
 
 from __future__ import annotations
 
 from operator import attrgetter
 from typing import Final
 
+import msgspec
+
+from ...model.nodes import Traits
 from ...model.resources import Capacity
 from ...model.states import ContainerState, End, WorkerState
 from ..operations import (
     AckOutbox,
     ContainerRow,
-    ListPools,
     LoadContainers,
     LoadOutbox,
     LoadWorkers,
     MoveContainers,
     MoveWorkers,
     OutboxRow,
-    PoolRecord,
     PutContainers,
     PutOutbox,
-    PutPool,
     PutWorkers,
     ReadContainers,
     WorkerRow,
@@ -30,6 +30,8 @@ from .plans import Arguments, Record, nothing, read, write
 
 _by_container: Final = attrgetter("container_id")
 _by_worker: Final = attrgetter("worker_id")
+_encode: Final = msgspec.json.Encoder().encode
+_decode_traits: Final = msgspec.json.Decoder(Traits).decode
 
 
 def _put_container_arguments(operation: PutContainers) -> Arguments:
@@ -46,7 +48,16 @@ def _put_container_arguments(operation: PutContainers) -> Arguments:
         [row.ended_at_s for row in rows],
         [None if row.end is None else row.end.value for row in rows],
         [storable(row.why) for row in rows],
+        [row.gang_id for row in rows],
+        [row.rank for row in rows],
+        [_numbers(row.cards) for row in rows],
+        [row.flavor for row in rows],
     )
+
+
+def _numbers(cards: tuple[int, ...]) -> str:
+    """Arrays of arrays must be of one length each: they go as text."""
+    return ",".join(map(str, cards))
 
 
 write(
@@ -54,9 +65,13 @@ write(
     """
     done AS (
         INSERT INTO containers (container_id, stub_id, workspace_id, state, worker_id, requested_at_s, placed_at_s,
-            ready_at_s, ended_at_s, how, why)
-        SELECT * FROM unnest($2::text[], $3::text[], $4::text[], $5::text[], $6::text[], $7::float8[], $8::float8[],
-            $9::float8[], $10::float8[], $11::text[], $12::text[])
+            ready_at_s, ended_at_s, how, why, gang_id, rank, cards, flavor)
+        SELECT container_id, stub_id, workspace_id, state, worker_id, requested_at_s, placed_at_s, ready_at_s,
+            ended_at_s, how, why, gang_id, rank, string_to_array(cards, ',')::int[], flavor
+        FROM unnest($2::text[], $3::text[], $4::text[], $5::text[], $6::text[], $7::float8[], $8::float8[],
+            $9::float8[], $10::float8[], $11::text[], $12::text[], $13::text[], $14::int[], $15::text[], $16::text[])
+            AS g(container_id, stub_id, workspace_id, state, worker_id, requested_at_s, placed_at_s, ready_at_s,
+                ended_at_s, how, why, gang_id, rank, cards, flavor)
         WHERE (SELECT yes FROM allowed)
         ON CONFLICT DO NOTHING RETURNING container_id
     )
@@ -77,6 +92,8 @@ def _move_container_arguments(operation: MoveContainers) -> Arguments:
         [None if move.end is None else move.end.value for move in moves],
         [storable(move.why) for move in moves],
         operation.now_s,
+        [None if move.cards is None else _numbers(move.cards) for move in moves],
+        [move.flavor for move in moves],
     )
 
 
@@ -86,8 +103,8 @@ write(
     """
     given AS (
         SELECT DISTINCT ON (g.container_id) g.*
-        FROM unnest($2::text[], $3::text[], $4::text[], $5::text[], $6::text[], $7::text[]) WITH ORDINALITY
-            AS g(container_id, sources, state, worker_id, how, why, n)
+        FROM unnest($2::text[], $3::text[], $4::text[], $5::text[], $6::text[], $7::text[], $9::text[], $10::text[])
+            WITH ORDINALITY AS g(container_id, sources, state, worker_id, how, why, cards, flavor, n)
         JOIN containers c ON c.container_id = g.container_id AND c.state = ANY(string_to_array(g.sources, ','))
         WHERE (SELECT yes FROM allowed)
         ORDER BY g.container_id, g.n
@@ -100,7 +117,9 @@ write(
             ready_at_s = CASE WHEN g.state = 'ready' AND c.ready_at_s = 0 THEN $8::float8 ELSE c.ready_at_s END,
             ended_at_s = CASE WHEN g.state = 'ended' AND c.ended_at_s = 0 THEN $8::float8 ELSE c.ended_at_s END,
             how = coalesce(g.how, c.how),
-            why = CASE g.why WHEN '' THEN c.why ELSE g.why END
+            why = CASE g.why WHEN '' THEN c.why ELSE g.why END,
+            cards = coalesce(string_to_array(g.cards, ',')::int[], c.cards),
+            flavor = coalesce(g.flavor, c.flavor)
         FROM given g
         WHERE c.container_id = g.container_id AND c.state = ANY(string_to_array(g.sources, ','))
         RETURNING c.container_id
@@ -125,11 +144,16 @@ def _container(row: Record) -> ContainerRow:
         ended_at_s=row[8],
         end=None if row[9] is None else End(row[9]),
         why=row[10],
+        gang_id=row[11],
+        rank=row[12],
+        cards=tuple(row[13]),
+        flavor=row[14],
     )
 
 
 _CONTAINER: Final = """
-container_id, stub_id, workspace_id, state, worker_id, requested_at_s, placed_at_s, ready_at_s, ended_at_s, how, why
+container_id, stub_id, workspace_id, state, worker_id, requested_at_s, placed_at_s, ready_at_s, ended_at_s, how, why,
+    gang_id, rank, cards, flavor
 """
 
 read(
@@ -180,12 +204,14 @@ def _put_worker_arguments(operation: PutWorkers) -> Arguments:
         [row.seen_at_s for row in rows],
         [row.gone_at_s for row in rows],
         [storable(row.why) for row in rows],
+        [_encode(row.traits) for row in rows],
+        [row.gang_id for row in rows],
     )
 
 
 _WORKER: Final = """
 worker_id, pool, state, cpu_milli, memory_mib, gpu_count, gpu_type, epoch, handle, ordered_at_s, seen_at_s,
-    gone_at_s, why
+    gone_at_s, why, traits, gang_id
 """
 
 write(
@@ -194,7 +220,8 @@ write(
     done AS (
         INSERT INTO workers ({_WORKER})
         SELECT * FROM unnest($2::text[], $3::text[], $4::text[], $5::int[], $6::int[], $7::int[], $8::text[],
-            $9::int8[], $10::text[], $11::float8[], $12::float8[], $13::float8[], $14::text[])
+            $9::int8[], $10::text[], $11::float8[], $12::float8[], $13::float8[], $14::text[], $15::bytea[],
+            $16::text[])
         WHERE (SELECT yes FROM allowed)
         ON CONFLICT DO NOTHING RETURNING worker_id
     )
@@ -220,6 +247,7 @@ def _move_worker_arguments(operation: MoveWorkers) -> Arguments:
         [None if size is None else size.gpu_type for size in sizes],
         [storable(move.why) for move in moves],
         operation.now_s,
+        [None if move.traits is None else _encode(move.traits) for move in moves],
     )
 
 
@@ -234,8 +262,8 @@ write(
     given AS (
         SELECT DISTINCT ON (g.worker_id) g.*
         FROM unnest($2::text[], $3::text[], $4::text[], $5::int8[], $6::text[], $7::int[], $8::int[], $9::int[],
-            $10::text[], $11::text[]) WITH ORDINALITY
-            AS g(worker_id, sources, state, epoch, handle, cpu_milli, memory_mib, gpu_count, gpu_type, why, n)
+            $10::text[], $11::text[], $13::bytea[]) WITH ORDINALITY
+            AS g(worker_id, sources, state, epoch, handle, cpu_milli, memory_mib, gpu_count, gpu_type, why, traits, n)
         JOIN workers w ON w.worker_id = g.worker_id AND {_MAY_MOVE}
         WHERE (SELECT yes FROM allowed)
         ORDER BY g.worker_id, g.n
@@ -252,7 +280,8 @@ write(
             seen_at_s = CASE WHEN g.state IN ('pending', 'available', 'cordoned', 'draining') THEN $12::float8
                 ELSE w.seen_at_s END,
             gone_at_s = CASE g.state WHEN 'gone' THEN $12::float8 ELSE w.gone_at_s END,
-            why = g.why
+            why = g.why,
+            traits = coalesce(g.traits, w.traits)
         FROM given g
         WHERE w.worker_id = g.worker_id AND {_MAY_MOVE}
         RETURNING w.worker_id
@@ -276,6 +305,8 @@ def _worker(row: Record) -> WorkerRow:
         seen_at_s=row[10],
         gone_at_s=row[11],
         why=row[12],
+        traits=_decode_traits(row[13]),
+        gang_id=row[14],
     )
 
 
@@ -290,38 +321,6 @@ read(
     """,
     lambda o: (o.gone,),
     lambda _, rows: tuple([_worker(row) for row in rows]),
-)
-
-write(
-    PutPool,
-    """
-    done AS (
-        INSERT INTO pools (pool, gpu_type, cpu_milli, memory_mib, gpu_count)
-        SELECT $2, $3, $4::int, $5::int, $6::int WHERE (SELECT yes FROM allowed)
-        ON CONFLICT (pool, gpu_type) DO UPDATE SET
-            cpu_milli = greatest(pools.cpu_milli, excluded.cpu_milli),
-            memory_mib = greatest(pools.memory_mib, excluded.memory_mib),
-            gpu_count = greatest(pools.gpu_count, excluded.gpu_count)
-        WHERE excluded.cpu_milli > pools.cpu_milli OR excluded.memory_mib > pools.memory_mib
-            OR excluded.gpu_count > pools.gpu_count
-        RETURNING pool
-    )
-    """,
-    lambda o: (o.pool, o.largest.gpu_type, o.largest.cpu_milli, o.largest.memory_mib, o.largest.gpu_count),
-    ids="pool",
-)
-
-
-def _pool(row: Record) -> PoolRecord:
-    largest = Capacity(cpu_milli=row[2], memory_mib=row[3], gpu_count=row[4], gpu_type=row[1])
-    return PoolRecord(pool=row[0], largest=largest)
-
-
-read(
-    ListPools,
-    "SELECT pool, gpu_type, cpu_milli, memory_mib, gpu_count FROM pools ORDER BY pool, gpu_type",
-    nothing,
-    lambda _, rows: tuple([_pool(row) for row in rows]),
 )
 
 

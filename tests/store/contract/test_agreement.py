@@ -9,6 +9,8 @@ from hypothesis.strategies import SearchStrategy, booleans, builds, floats, inte
 from levers9_test_servers import empty
 
 from levers9.errors import EpochSuperseded
+from levers9.model.nodes import NodeOffer, Traits
+from levers9.model.queues import Flavor, Queue, Queueing
 from levers9.model.resources import Capacity
 from levers9.model.states import ContainerState, End, TaskState, TokenKind, WorkerState
 from levers9.store import operations as ops
@@ -39,6 +41,14 @@ failure = none() | builds(Failure, just("error"), plain_words | just("nul \0"), 
 capacity = builds(
     Capacity, cpu_milli=integers(0, 3), memory_mib=integers(0, 3), gpu_count=integers(0, 2), gpu_type=names("gpu")
 )
+traits = builds(
+    Traits,
+    node=just("") | names("node"),
+    labels=several(tuples(plain_words, plain_words)),
+    gpu_sharing=booleans(),
+    runtimes=several(names("runtime")),
+)
+cards = several(integers(0, 7))
 attempt = integers(0, 3)
 limit = integers(0, 5)
 
@@ -153,6 +163,10 @@ container = builds(
     ended_at_s=just(0.0) | now_s,
     end=none() | sampled_from(End),
     why=plain_words,
+    gang_id=just("") | names("gang"),
+    rank=integers(0, 3),
+    cards=cards,
+    flavor=just("") | names("flavor"),
 )
 container_move = builds(
     ops.ContainerMove,
@@ -162,6 +176,8 @@ container_move = builds(
     worker_id=none() | worker_id,
     end=none() | sampled_from(End),
     why=words,
+    cards=none() | cards,
+    flavor=none() | names("flavor"),
 )
 worker = builds(
     ops.WorkerRow,
@@ -175,6 +191,8 @@ worker = builds(
     seen_at_s=floats(0, 9),
     gone_at_s=just(0.0) | now_s,
     why=plain_words,
+    traits=traits,
+    gang_id=just("") | names("gang"),
 )
 worker_move = builds(
     ops.WorkerMove,
@@ -185,6 +203,13 @@ worker_move = builds(
     handle=none() | plain_words,
     capacity=none() | capacity,
     why=words,
+    traits=none() | traits,
+)
+offers = several(builds(NodeOffer, capacity=capacity, traits=traits))
+queueing = builds(
+    Queueing,
+    queues=several(builds(Queue, name=plain_words, workspace=workspace_id)),
+    flavors=several(builds(Flavor, name=names("flavor"), labels=st.dictionaries(plain_words, plain_words, max_size=2))),
 )
 outbox_row = builds(
     ops.OutboxRow, key=names("key"), target=plain_words, payload=st.binary(max_size=4), created_at_s=now_s
@@ -203,8 +228,13 @@ fleet = st.one_of(
     builds(ops.PutWorkers, workers=several(worker)),
     builds(ops.MoveWorkers, moves=several(worker_move), now_s=now_s),
     builds(ops.LoadWorkers, gone=limit),
-    builds(ops.PutPool, pool=names("pool"), largest=capacity),
+    builds(ops.PutPool, pool=names("pool"), largest=capacity, offers=offers),
     just(ops.ListPools()),
+    builds(ops.PutPoolSpec, name=names("pool"), table=plain_words),
+    builds(ops.DropPoolSpec, name=names("pool")),
+    just(ops.ListPoolSpecs()),
+    builds(ops.PutQueueing, queueing=queueing),
+    just(ops.ReadQueueing()),
     builds(ops.PutOutbox, rows=several(outbox_row)),
     builds(ops.AckOutbox, keys=several(names("key"))),
     just(ops.LoadOutbox()),
@@ -225,7 +255,8 @@ async def heard(store: Store, group: tuple[ops.Operation, ...], epoch: int | Non
 
 async def everything(store: Store) -> object:
     loads = (ops.ListTasks(), ops.LoadUnfinished(), ops.LoadContainers(ended=99), ops.LoadWorkers(gone=99))
-    return await store.apply(*loads, ops.ListTokens(), ops.ListWorkspaces(), ops.LoadOutbox(), ops.ListPools())
+    lists = (ops.ListTokens(), ops.ListWorkspaces(), ops.ListPools(), ops.ListPoolSpecs(), ops.ReadQueueing())
+    return await store.apply(*loads, *lists, ops.LoadOutbox())
 
 
 Script = list[tuple[tuple[ops.Operation, ...], int | None]]

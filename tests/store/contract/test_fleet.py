@@ -2,6 +2,8 @@
 
 from msgspec.structs import replace
 
+from levers9.model.nodes import NodeOffer, NodeState, Traits
+from levers9.model.queues import Flavor, Queue, Queueing
 from levers9.model.resources import Capacity
 from levers9.model.states import ContainerState, End, WorkerState
 from levers9.store.face import Store
@@ -10,7 +12,9 @@ from levers9.store.operations import (
     Applied,
     ContainerMove,
     ContainerRow,
+    DropPoolSpec,
     ListPools,
+    ListPoolSpecs,
     LoadContainers,
     LoadOutbox,
     LoadWorkers,
@@ -18,11 +22,16 @@ from levers9.store.operations import (
     MoveWorkers,
     OutboxRow,
     PoolRecord,
+    PoolSpecRow,
     PutContainers,
     PutOutbox,
     PutPool,
+    PutPoolSpec,
+    PutQueueing,
     PutWorkers,
+    QueueingRow,
     ReadContainers,
+    ReadQueueing,
     WorkerMove,
     WorkerRow,
 )
@@ -110,6 +119,21 @@ async def test_the_newest_ended_containers_are_loaded_beside_the_others(store: S
     assert await store.apply(LoadContainers(workspace_id="workspace-2", ended=9)) == ((other,),)
 
 
+async def test_a_member_of_a_gang_keeps_its_rank_and_gets_its_cards_with_its_place(store: Store) -> None:
+    member = container(1, gang_id="gang-1", rank=3)
+    await store.apply(PutContainers(containers=(member, container(2, cards=(5,), flavor="a100"))))
+    place = moving(1, CS.PLACED, CS.REQUESTED, worker_id="worker-1", cards=(0, 2), flavor="gb200")
+    gives_back = moving(2, CS.ENDED, CS.REQUESTED, cards=(), flavor="")
+    await store.apply(MoveContainers(moves=(place, gives_back), now_s=5.0))
+    await store.apply(MoveContainers(moves=(moving(1, CS.READY, CS.PLACED),), now_s=6.0))
+    (rows,) = await store.apply(LoadContainers(ended=1))
+    ready = replace(member, state=CS.READY, worker_id="worker-1", placed_at_s=5.0, ready_at_s=6.0)
+    assert rows == (
+        replace(ready, cards=(0, 2), flavor="gb200"),
+        container(2, state=CS.ENDED, ended_at_s=5.0),
+    )
+
+
 def worker(number: int, **changes: object) -> WorkerRow:
     row = WorkerRow(
         worker_id=f"worker-{number}", pool="local", state=WS.ORDERED, capacity=SIZE, ordered_at_s=float(number)
@@ -140,6 +164,19 @@ async def test_a_worker_reports_with_its_epoch_and_an_older_one_is_refused(store
     ) == (Applied(ids=("worker-1",)), Applied(ids=("worker-1",)), Applied(), Applied(ids=("worker-1",)))
     row = worker(1, state=WS.AVAILABLE, capacity=smaller, epoch=3, handle="boot:1:2", seen_at_s=8.0)
     assert await store.apply(LoadWorkers()) == ((row,),)
+
+
+TRAITS = Traits(node="tray-1", labels=(("domain", "é"), ("zone", "")), gpu_sharing=True, runtimes=("runc",))
+
+
+async def test_a_worker_keeps_its_node_and_the_gang_that_it_was_ordered_for(store: Store) -> None:
+    ordered = worker(1, traits=TRAITS, gang_id="gang-1")
+    await store.apply(PutWorkers(workers=(ordered, worker(2))))
+    assert await store.apply(LoadWorkers()) == ((ordered, worker(2)),)
+    moves = (worker_move(1, WS.AVAILABLE), worker_move(2, WS.AVAILABLE, traits=TRAITS))
+    await store.apply(MoveWorkers(moves=moves, now_s=5.0))
+    seen = (replace(ordered, state=WS.AVAILABLE, seen_at_s=5.0), worker(2, state=WS.AVAILABLE, seen_at_s=5.0))
+    assert await store.apply(LoadWorkers()) == ((seen[0], replace(seen[1], traits=TRAITS)),)
 
 
 async def test_a_worker_that_is_gone_moves_no_more(store: Store) -> None:
@@ -180,6 +217,36 @@ async def test_the_largest_worker_of_a_pool_only_grows_and_card_types_are_rows(s
             PoolRecord(pool="local", largest=replace(SIZE, memory_mib=99_000)),
         ),
     )
+
+
+async def test_what_a_pool_declares_stays_until_it_declares_something_else(store: Store) -> None:
+    offer = NodeOffer(capacity=SIZE, traits=TRAITS, state=NodeState.CORDONED)
+    put = PutPool(pool="local", largest=SIZE, offers=(offer,))
+    assert await store.apply(put, put) == (Applied(ids=("local",)), Applied())
+    assert await store.apply(PutPool(pool="local", largest=SIZE)) == (Applied(),)
+    assert await store.apply(ListPools()) == ((PoolRecord(pool="local", largest=SIZE, offers=(offer,)),),)
+    other = replace(put, offers=(replace(offer, state=NodeState.READY),))
+    assert await store.apply(other) == (Applied(ids=("local",)),)
+    assert await store.apply(ListPools()) == ((PoolRecord(pool="local", largest=SIZE, offers=other.offers),),)
+
+
+async def test_a_pool_that_was_created_is_replaced_by_name_and_dropped_once(store: Store) -> None:
+    await store.apply(PutPoolSpec(name="b", table="{}"), PutPoolSpec(name="a", table="1"))
+    assert await store.apply(PutPoolSpec(name="a", table='{"workers": 2}')) == (Applied(ids=("a",)),)
+    rows = (PoolSpecRow(name="a", table='{"workers": 2}'), PoolSpecRow(name="b", table="{}"))
+    assert await store.apply(ListPoolSpecs()) == (rows,)
+    assert await store.apply(DropPoolSpec(name="a"), DropPoolSpec(name="a")) == (Applied(ids=("a",)), Applied())
+    assert await store.apply(ListPoolSpecs()) == (rows[1:],)
+
+
+async def test_queues_and_quotas_are_kept_as_a_whole(store: Store) -> None:
+    assert await store.apply(ReadQueueing()) == (QueueingRow(),)
+    flavor = Flavor(name="gb200", labels={"gpu.present": "true"})
+    first = Queueing(flavors=(flavor,), queues=(Queue(name="gpu", workspace="ws-é", quota="gpu"),))
+    assert await store.apply(PutQueueing(queueing=first)) == (Applied(ids=("queueing",)),)
+    assert await store.apply(ReadQueueing()) == (QueueingRow(queueing=first),)
+    await store.apply(PutQueueing(queueing=Queueing(flavors=(flavor,))))
+    assert await store.apply(ReadQueueing()) == (QueueingRow(queueing=Queueing(flavors=(flavor,))),)
 
 
 def owed(key: str, created_at_s: float, payload: bytes = b"\0packed") -> OutboxRow:
