@@ -6,9 +6,10 @@ from typing import ClassVar
 
 import msgspec
 
+from ..model.figures import IDLE_WORKER_S
 from ..model.nodes import NodeOffer, Traits
 from ..model.reasons import Reason
-from ..model.resources import Capacity, Shape
+from ..model.resources import Amount, Capacity, Shape
 from ..model.states import ContainerState, End
 from .client import StubSpec
 from .message import Message, WhenFull
@@ -113,6 +114,7 @@ class StopContainer(Message, frozen=True, kw_only=True):
     receiver: ClassVar[str] = "worker"
     container_id: str
     why: str
+    preempted: bool = False  # it makes room for others: the calls that it has use no retry
 
 
 class ContainerReady(Message, frozen=True, kw_only=True):
@@ -150,6 +152,7 @@ class ContainerReport(msgspec.Struct, frozen=True, array_like=True):
     stub_id: str
     state: ContainerState
     window: int = 0
+    address: str = ""  # as in `ContainerReady`
 
 
 class WorkerReported(Message, frozen=True, kw_only=True):
@@ -209,7 +212,8 @@ class RoomWanted(Message, frozen=True, kw_only=True):
     """Requests for which no worker has room, running or on its way; the newest replaces older ones.
 
     `orders_seen` counts the workers of this pool that were taken into account: a pool that ordered more meanwhile
-    waits for the next word. The pool decides on orders.
+    waits for the next word. The pool decides on orders. `free` is what those workers have left, those on their way
+    included, for a pool that keeps some free; None: it is not told.
     """
 
     sender: ClassVar[str] = "scheduler"
@@ -219,6 +223,7 @@ class RoomWanted(Message, frozen=True, kw_only=True):
     shapes: tuple[Shape, ...]
     orders_seen: int = 0
     gangs: tuple[GangWanted, ...] = ()
+    free: Amount | None = None
 
     def coalesce_key(self) -> str:
         """One a pool."""
@@ -248,7 +253,8 @@ class PoolHeld(Message, frozen=True, kw_only=True):
 class PoolDeclared(Message, frozen=True, kw_only=True):
     """A pool as it is configured: told when its actor starts, before anything else it says.
 
-    `size` is that of its workers where they are all alike and have no named nodes.
+    `size` is that of its workers where they are all alike and have no named nodes. A worker that stands idle for
+    `idle_s` may wind down, as long as `min_workers` are left, and `keep_free` is free on the others.
     """
 
     sender: ClassVar[str] = "pool"
@@ -259,6 +265,10 @@ class PoolDeclared(Message, frozen=True, kw_only=True):
     serves: str = ""
     placement: str = ""
     rank: int = 0  # pools are asked in this order, then by name
+    min_workers: int = 0
+    idle_s: float = IDLE_WORKER_S
+    keep_free: Amount = Amount()
+    max_workers: int = 0  # 0: nobody knows
 
 
 class PoolRetired(Message, frozen=True, kw_only=True):
@@ -363,7 +373,7 @@ class GuardHolds(Message, frozen=True, kw_only=True):
 
 
 class GuardForgets(Message, frozen=True, kw_only=True):
-    """The question is no longer asked."""
+    """The question is over: its workers are counted as pending now, or nobody asks any more. A `key` "" means all."""
 
     sender: ClassVar[str] = "pool"
     receiver: ClassVar[str] = "guard"

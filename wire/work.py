@@ -24,6 +24,7 @@ class AttemptOrder(msgspec.Struct, frozen=True, array_like=True):
     attempt: int
     arguments: Payload
     timeout_s: float
+    rank0: str = ""  # of a gang's call: host:port at which its members meet
 
 
 class RunAttempts(Message, frozen=True, kw_only=True):
@@ -59,6 +60,7 @@ class AttemptResult(msgspec.Struct, frozen=True, array_like=True):
     failure: Failure | None = None
     duration_s: float = 0.0
     last_log_line: int = 0
+    preempted: bool = False  # it was lost because its container made room for others: this uses no retry
 
 
 class AttemptsFinished(Message, frozen=True, kw_only=True):
