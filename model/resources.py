@@ -109,6 +109,9 @@ class Amount(msgspec.Struct, frozen=True):
         return Amount(self.cpu_milli * count, self.memory_mib * count, self.gpu_milli * count)
 
 
+NOTHING: Final = Amount()
+
+
 def amount_of(shape: Shape, count: int = 1) -> Amount:
     """What so many containers of a shape take."""
     return Amount(shape.cpu_milli, shape.memory_mib, shape.gpu_total_milli).times(count)

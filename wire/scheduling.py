@@ -9,7 +9,7 @@ import msgspec
 from ..model.figures import IDLE_WORKER_S
 from ..model.nodes import NodeOffer, Traits
 from ..model.reasons import Reason
-from ..model.resources import Amount, Capacity, Shape
+from ..model.resources import NOTHING, Amount, Capacity, Shape
 from ..model.states import ContainerState, End
 from .client import StubSpec
 from .message import Message, WhenFull
@@ -269,6 +269,9 @@ class PoolDeclared(Message, frozen=True, kw_only=True):
     idle_s: float = IDLE_WORKER_S
     keep_free: Amount = Amount()
     max_workers: int = 0  # 0: nobody knows
+    keep_workers: int = 0  # never wind down
+    min_free: Amount = NOTHING  # an idle worker without which less would be free stays
+    idle_s: float = IDLE_WORKER_S
 
 
 class PoolRetired(Message, frozen=True, kw_only=True):

@@ -1,17 +1,20 @@
 """What is free where, card by card. One `Node` is a worker, running or on its way, or a node that could get one.
 
-Room is taken and given back here alone. Free + used + promised is always the total, and nothing is ever below zero: what
-a worker lost while it was in use counts as there until its container has gone.
+Room is taken and given back here alone. Free + used + promised is always the total, and nothing is ever below
+zero: what a worker lost while it was in use counts as there until its container has gone.
 """
 
 from __future__ import annotations
 
 import enum
+from typing import Final
 
 import msgspec
 
 from ...model.nodes import Traits
 from ...model.resources import CARD_MILLI, Amount, Capacity, Shape
+
+_NO_TRAITS: Final = Traits()
 
 
 class Standing(enum.StrEnum):
@@ -59,6 +62,8 @@ class Node(msgspec.Struct, kw_only=True):
     name: str = ""
     standing: Standing = Standing.OPEN
     why_closed: str = ""  # "cordoned", say
+    worker_standing: Standing = Standing.OPEN  # by the worker's own word; its node may be closed all the same
+    worker_why: str = ""
     cpu_milli: int  # free
     memory_mib: int  # free
     free_cards: list[int]
@@ -120,10 +125,6 @@ class Node(msgspec.Struct, kw_only=True):
             self.free_cards[card] = max(0, self.free_cards[card] - use.card_milli)
         self._count_free()
 
-    def keep(self, member: str) -> None:
-        """What was promised to a member is its own now."""
-        self.uses[member] = msgspec.structs.replace(self.uses[member], promised=False)
-
     def give_back(self, member: str) -> None:
         """A container has gone from here; nothing happens if it never was here."""
         use = self.uses.pop(member, None)
@@ -143,7 +144,7 @@ class Node(msgspec.Struct, kw_only=True):
         self._count_free()
 
     def _count_cards(self) -> None:
-        """Which cards are lost is nobody's to know but the driver's: idle ones with the highest numbers are taken for it."""
+        """Nobody but the driver knows which cards are lost: idle ones are taken for them, with the highest numbers."""
         in_use = [0] * len(self.free_cards)
         for use in self.uses.values():
             for card in use.cards:
@@ -176,7 +177,7 @@ def new_node(
     node_id: str,
     pool: str,
     capacity: Capacity,
-    traits: Traits = Traits(),
+    traits: Traits = _NO_TRAITS,
     standing: Standing = Standing.OPEN,
     why_closed: str = "",
 ) -> Node:

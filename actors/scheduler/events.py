@@ -21,6 +21,7 @@ class Request(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
     request_id: str
     group: str
+    label: str = ""  # what a person calls the group: the function's name
     workspace: str
     members: tuple[str, ...]  # containers; for one of its own, its own identity
     shape: Shape  # of each member
@@ -52,6 +53,7 @@ class PoolSet(Event, frozen=True, kw_only=True):
     traits: Traits = Traits()
     serves: str = ""
     placement: str = ""  # "" is the default policy
+    max_workers: int = 0  # 0: nobody knows
 
 
 class PoolDropped(Event, frozen=True, kw_only=True):
@@ -129,6 +131,13 @@ class Started(Event, frozen=True, kw_only=True):
     """A member's container is ready: from here its slice and its time limit count."""
 
     member: str
+
+
+class Recalled(Event, frozen=True, kw_only=True):
+    """What a core that is rebuilt remembers of the past: used shares, and the demand that a pool's policy has seen."""
+
+    shares: bytes = b""
+    demand: tuple[tuple[str, bytes], ...] = ()  # by pool
 
 
 class PlacementsFrom(Event, frozen=True, kw_only=True):
@@ -210,6 +219,7 @@ class GangGivenBack(Decision, frozen=True, kw_only=True):
     """A gang's workers did not all come in time: those that came for it are free for others, or may go."""
 
     request_id: str
+    pool: str
     nodes: tuple[str, ...]
     why: str
 

@@ -1,0 +1,232 @@
+"""Requests from their asking to their end: who gets room now, who is promised some, who makes room, who is parked."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+from ...model.reasons import Reason
+from . import events
+from .events import Decision, Request
+from .finding import Fits, Found
+from .live import Live
+from .queues import Parked
+
+if TYPE_CHECKING:
+    from .core import Core
+
+
+class Admitting:
+    """The part of the core that follows requests."""
+
+    def __init__(self, core: Core) -> None:
+        self._core = core
+        self.waiting: dict[str, Request] = {}
+        self.in_group: dict[str, int] = {}  # requests that wait
+        self._request_of: dict[str, str] = {}  # by member, of those that wait
+        self._lost: dict[str, tuple[str, int]] = {}  # by member that replaces one: its request and rank
+        self._victims: dict[str, dict[str, None]] = {}  # by request: those that stop to make room for it
+
+    # Asking and ending
+
+    def request(self, request: Request) -> None:
+        """Knowing one twice is knowing it once."""
+        if request.request_id in self.waiting or request.request_id in self._core.tenants.by_request:
+            return
+        self._wait(request)
+        self._core.fleet.saw(request.workspace, request.shape, len(request.members))
+
+    def _wait(self, request: Request) -> None:
+        self.waiting[request.request_id] = request
+        for member in request.members:
+            self._request_of[member] = request.request_id
+        self.in_group[request.group] = self.in_group.get(request.group, 0) + 1
+        self._core.queues.add(request, self._core.now_s)
+
+    def _wait_no_more(self, request: Request) -> None:
+        del self.waiting[request.request_id]
+        for member in request.members:
+            del self._request_of[member]
+        self._core.reservations.release(request.request_id)
+        self._victims.pop(request.request_id, None)
+        left = self.in_group[request.group] - 1
+        self.in_group[request.group] = left
+        if not left:
+            del self.in_group[request.group]
+            self._core.holding.free(request.group)
+
+    def end(self, member: str) -> list[Decision]:
+        """A member needs no room any more. While its gang waits for room, that ends the whole gang."""
+        if self._lost.pop(member, None) is not None:
+            return []
+        request_id = self._request_of.get(member)
+        if request_id is not None:
+            self._core.queues.withdraw(request_id)
+            self._wait_no_more(self.waiting[request_id])
+            self._core.promises.forget(request_id)
+            return []
+        known = self._core.tenants.by_member.get(member)
+        return [] if known is None else self._end_live(*known)
+
+    def _end_live(self, request_id: str, rank: int) -> list[Decision]:
+        core = self._core
+        live = core.tenants.by_request[request_id]
+        if live.promised:
+            return [core.promises.drop(live, "it is no longer wanted", core.now_s)]
+        node = core.tenants.leave(live, rank)
+        core.queues.end_member(request_id, core.now_s)
+        if not any(live.members):
+            del core.tenants.by_request[request_id]
+            for victims in self._victims.values():
+                victims.pop(request_id, None)
+        if node is not None:
+            core.wake_by(node)
+        return []
+
+    def started(self, member: str) -> None:
+        """A member's container is ready."""
+        known = self._core.tenants.by_member.get(member)
+        if known is not None:
+            live = self._core.tenants.by_request[known[0]]
+            self._core.tenants.started(live, known[1])
+            self._core.queues.started(known[0], self._core.now_s)
+
+    def restore(self, request: Request, spots: tuple[tuple[str, tuple[int, ...]], ...]) -> None:
+        """An earlier leader placed it. Members without a node have ended already."""
+        core = self._core
+        shapes = dict(core.queues.candidates(request))
+        flavor = next(iter(shapes), "")
+        live = Live(
+            request=request,
+            flavor=flavor,
+            shape=request.shape,
+            nodes=[node_id for node_id, _ in spots],
+            cards=[cards for _, cards in spots],
+            members=[member if spot[0] else "" for member, spot in zip(request.members, spots)],
+            since_s=core.now_s,
+        )
+        core.queues.restore(request, flavor, core.now_s)
+        core.tenants.seat(live, tuple(cards for _, cards in spots))
+        for _ in range(live.members.count("")):
+            core.queues.end_member(request.request_id, core.now_s)
+
+    # Deciding
+
+    def settle(self, nodes_changed: bool) -> list[Decision]:
+        """First come promises, oldest first, and members of gangs that were lost."""
+        decisions, back = self._core.promises.review(self._core.now_s, nodes_changed)
+        for request in back:
+            self._wait(request)
+        for member, (request_id, rank) in tuple(self._lost.items()):
+            decisions += self._replace(member, request_id, rank)
+        return decisions
+
+    def look_at(self, request: Request) -> list[Decision]:
+        """Place the request that is next, or find out why it must wait."""
+        core = self._core
+        fits = core.queues.check(request, core.now_s)
+        if isinstance(fits, Reason):
+            victims = self._preempt(request)
+            core.queues.park(request.request_id, Parked.QUOTA)
+            core.holding.hold(request, fits, (), self._stopping(request))
+            return victims
+        found = core.finder.now(request, fits, core.reservations.without(request, core.now_s))
+        if isinstance(found, Found):
+            return [self._place(request, found)]
+        if core.promises.may(request, core.now_s):
+            later = core.finder.later(request, fits, core.reservations.without(request, core.now_s))
+            if later is not None:
+                core.promises.make(request, later, core.now_s)
+                self._wait_no_more(request)
+                return []
+        victims = self._preempt(request)
+        core.queues.park(request.request_id, Parked.ROOM)
+        core.holding.hold(request, found, fits, self._stopping(request))
+        return victims
+
+    def _place(self, request: Request, found: Found) -> Decision:
+        core = self._core
+        live = Live(
+            request=request,
+            flavor=found.flavor,
+            shape=found.shape,
+            nodes=list(found.nodes),
+            cards=[()] * len(found.nodes),
+            members=list(request.members),
+            since_s=core.now_s,
+        )
+        core.queues.admit(request, found.flavor, core.now_s)
+        core.tenants.seat(live, found.cards)
+        self._wait_no_more(request)
+        core.promises.forget(request.request_id)
+        return events.Placed(request_id=request.request_id, spots=live.spots(), flavor=found.flavor)
+
+    # Lost members
+
+    def await_replacement(self, request_id: str, rank: int, member: str) -> None:
+        """This container takes the place of a member that was lost; asked twice it is asked once."""
+        live = self._core.tenants.by_request.get(request_id)
+        if live is not None and member not in live.members and not live.members[rank]:
+            self._lost[member] = (request_id, rank)
+
+    def _replace(self, member: str, request_id: str, rank: int) -> list[Decision]:
+        core = self._core
+        live = core.tenants.by_request.get(request_id)
+        if live is None or live.members[rank]:
+            self._lost.pop(member)
+            return []
+        node_id = core.finder.near(live, rank)
+        if node_id is None:
+            return []
+        self._lost.pop(member)
+        core.tenants.replace(live, rank, member, core.fleet.nodes[node_id])
+        core.queues.readmit_member(request_id, core.now_s)
+        cards = live.cards[rank]
+        return [events.Replaced(request_id=request_id, rank=rank, member=member, node_id=node_id, cards=cards)]
+
+    # Making room
+
+    def _stopping(self, request: Request) -> bool:
+        return bool(self._victims.get(request.request_id))
+
+    def _preempt(self, request: Request) -> list[Decision]:
+        """Those who must stop so that this request has quota and room; nobody while earlier ones are still stopping."""
+        core = self._core
+        if self._stopping(request):
+            return []
+        for flavor, shape in core.queues.candidates(request):
+            fits = ((flavor, shape),)
+
+            def enough(victims: tuple[str, ...], fits: Fits = fits) -> bool:
+                with self._without(victims):
+                    return isinstance(core.finder.now(request, fits), Found)
+
+            victims = core.queues.victims(request, flavor, enough, core.now_s)
+            if victims:
+                self._victims[request.request_id] = dict.fromkeys(victims)
+                why = f"a request of higher priority needs its room ({request.priority})"
+                return [
+                    events.Preempted(request_id=victim, by_workspace=request.workspace, why=why) for victim in victims
+                ]
+        return []
+
+    @contextmanager
+    def _without(self, victims: tuple[str, ...]) -> Iterator[None]:
+        """As it would be if these had stopped."""
+        core = self._core
+        removed = [core.tenants.by_request[victim] for victim in victims]
+        for live in removed:
+            core.tenants.lift(live)
+        yield
+        for live in removed:
+            core.tenants.put_back(live)
+
+    # Room kept for those who wait long
+
+    def reserve(self) -> None:
+        """Who has waited too long at the head of its pool gets nodes that others leave alone."""
+        for request, fits in self._core.holding.longest_roomless():
+            for _, shape in fits:
+                if self._core.reservations.reserve(request, shape, self._core.now_s) is not None:
+                    break

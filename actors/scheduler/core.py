@@ -1,0 +1,163 @@
+"""The whole decision about room, pure: events in, decisions out. The same events give the same decisions anywhere.
+
+What is told changes the standing at once; what follows from it is decided in slices, when `Planned` comes: the queues
+say who is next and whether it has quota, the finder whether there is room. Who has none is parked with its reason, and
+looked at again when something has changed that could help it. So no request blocks another, and none is looked at in
+vain while nothing changes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Final
+
+from ...model.queues import Queueing
+from ...model.reasons import HoldKind, Reason
+from . import events
+from .admitting import Admitting
+from .capacity import Node, Standing
+from .events import Decision, Event, Request
+from .finding import Finder
+from .fleet import Fleet
+from .holding import Holding
+from .live import Tenants
+from .placement import Placement
+from .promises import Promises
+from .queues import Queues
+from .reservations import Reservations
+from .topology import Topologies
+
+_NO_QUEUEING: Final = Queueing()
+
+
+class Core:
+    """Nodes, queues, and who has room. `new_placement` makes a placement policy by its name ("": the default)."""
+
+    def __init__(self, new_placement: Callable[[str], Placement], queueing: Queueing = _NO_QUEUEING) -> None:
+        self.topologies = Topologies()
+        self.fleet = Fleet(new_placement, self.topologies)
+        self.queues = Queues(queueing)
+        self.tenants = Tenants(self.fleet)
+        self.finder = Finder(self.fleet, self.topologies)
+        self.reservations = Reservations(self.fleet, self.topologies)
+        self.promises = Promises(self.fleet, self.tenants, self.finder, self.queues)
+        self.admitting = Admitting(self)
+        self.holding = Holding(self)
+        self.queueing = queueing
+        self.places_from_s = 0.0
+        self.now_s = 0.0
+        self._dirty = True
+        self._nodes_changed = False
+        self.configure(queueing)
+
+    def handle(self, event: Event, now_s: float) -> tuple[Decision, ...]:
+        """Take one event in. A clock that goes back stands still. Raises TypeError for what is no event of the core."""
+        self.now_s = max(self.now_s, now_s)
+        if isinstance(event, events.Planned):
+            return tuple(self._plan(event.steps))
+        self._dirty = True
+        if isinstance(event, events.Ticked):
+            return tuple(self._tick())
+        return tuple(self._take(event))
+
+    def _take(self, event: Event) -> list[Decision]:
+        match event:
+            case events.Requested(requests=requests):
+                for request in requests:
+                    self.admitting.request(request)
+            case events.Ended(member=member):
+                return self.admitting.end(member)
+            case events.Started(member=member):
+                self.admitting.started(member)
+            case events.NodeSet() | events.NodeGone() | events.NodesOffered():
+                self._take_node(event)
+            case events.PoolSet() | events.PoolDropped() | events.PoolHolds():
+                self._take_pool(event)
+            case events.Replacement(request_id=request_id, rank=rank, member=member):
+                self.admitting.await_replacement(request_id, rank, member)
+            case events.Restored(request=request, spots=spots):
+                self.admitting.restore(request, spots)
+            case events.QueueingSet(queueing=queueing):
+                self.configure(queueing)
+            case events.PlacementsFrom(at_s=at_s):
+                self.places_from_s = at_s
+            case _:
+                raise TypeError(f"the core takes no {type(event).__name__}")
+        return []
+
+    def configure(self, queueing: Queueing) -> None:
+        """Other queues, quotas and topologies: what has room keeps it."""
+        self.queueing = queueing
+        self.queues.configure(queueing, self.now_s)
+        self.topologies.configure(queueing.topologies, queueing.flavors)
+
+    # Pools and nodes
+
+    def _take_pool(self, event: Event) -> None:
+        match event:
+            case events.PoolSet():
+                self.fleet.set_pool(event)
+            case events.PoolDropped(pool=name):
+                self.fleet.drop_pool(name)
+            case events.PoolHolds(pool=name, reason=reason, request_id=request_id):
+                self._hold_pool(name, reason, request_id)
+        self.queues.wake_all()
+
+    def _hold_pool(self, name: str, reason: Reason | None, request_id: str) -> None:
+        pool = self.fleet.pools.get(name)
+        if pool is not None:
+            pool.holds.pop(request_id, None)
+            if reason is not None:
+                pool.holds[request_id] = reason
+
+    def _take_node(self, event: Event) -> None:
+        self._nodes_changed = True
+        match event:
+            case events.NodeSet():
+                self.wake_by(self.fleet.set_node(event))
+            case events.NodeGone(node_id=node_id):
+                self.fleet.drop_node(node_id)
+            case events.NodesOffered():
+                self.fleet.offer(event)
+                self.queues.wake_all()
+        self.queues.set_total(self.fleet.total)
+
+    def wake_by(self, node: Node) -> None:
+        """Room came, or was freed: whoever may fit there now is looked at again."""
+        if node.standing in (Standing.OPEN, Standing.COMING):
+            self.queues.wake_room(node.fits)
+
+    # Time
+
+    def _tick(self) -> list[Decision]:
+        self.holding.tell_again(self.now_s)
+        decisions: list[Decision] = []
+        for request_id in self.queues.yields(self.now_s):
+            members = self.tenants.by_request[request_id].members
+            decisions += [events.Yielded(member=member) for member in members if member]
+        self.admitting.reserve()
+        return decisions
+
+    # Planning
+
+    def _plan(self, steps: int) -> list[Decision]:
+        if not self._dirty:
+            return []
+        if self.now_s < self.places_from_s:
+            return self.holding.tell_all(Reason(kind=HoldKind.LEADER))
+        decisions = self.admitting.settle(self._nodes_changed)
+        self._nodes_changed = False
+        for _ in range(steps):
+            request = self.queues.next(self.now_s)
+            if request is None:
+                break
+            decisions += self.admitting.look_at(request)
+        else:
+            return [*decisions, events.More()]
+        self._dirty = False
+        return decisions + self.holding.tell()
+
+    @property
+    def requests(self) -> dict[str, Request]:
+        """Those that wait."""
+        return self.admitting.waiting

@@ -1,0 +1,110 @@
+"""Where a request could go: on open nodes now, or, for a gang, with workers that are starting or could be started."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+import msgspec
+
+from ...model.gangs import TopologyMode
+from ...model.reasons import HoldKind, Reason
+from ...model.resources import Shape
+from .capacity import Standing, new_node
+from .events import Request
+from .fleet import NOWHERE, Fleet, Pool, in_pool
+from .topology import Assignment, Topologies
+
+Fits = Sequence[tuple[str, Shape]]  # flavors that have quota, each with the shape narrowed to its nodes
+
+_OPEN: Final = frozenset({Standing.OPEN})
+_COMING: Final = frozenset({Standing.OPEN, Standing.COMING})
+_OFFERED: Final = frozenset({Standing.OPEN, Standing.COMING, Standing.OFFERED})
+
+
+class Found(msgspec.Struct, frozen=True, kw_only=True):
+    """Nodes for all members by rank; "" for those that need one of `workers` further workers of the pool."""
+
+    flavor: str
+    shape: Shape
+    nodes: tuple[str, ...]
+    cards: tuple[tuple[int, ...], ...] = ()  # where the placement policy has chosen them
+    pool: str = ""
+    workers: int = 0
+    ready: bool = True  # all of it is open now
+
+
+class Finder:
+    """Looks, and changes nothing."""
+
+    def __init__(self, fleet: Fleet, topologies: Topologies) -> None:
+        self._fleet = fleet
+        self._topologies = topologies
+
+    def now(self, request: Request, fits: Fits, without: frozenset[str] = NOWHERE) -> Found | Reason | None:
+        """Room on open nodes. A reason where a gang's topology stands against it, None where there is no room."""
+        if request.gang:
+            return self._gang(request, fits, _OPEN, without)
+        for flavor, shape in fits:
+            spot = self._fleet.choose(request.workspace, shape, without)
+            if spot is not None:
+                return Found(flavor=flavor, shape=shape, nodes=(spot.node_id,), cards=(spot.cards,))
+        return None
+
+    def later(self, request: Request, fits: Fits, without: frozenset[str] = NOWHERE) -> Found | None:
+        """Room for a gang with workers that are on their way, else with some that its pool could start as well."""
+        for standings in (_COMING, _OFFERED):
+            found = self._gang(request, fits, standings, without)
+            if isinstance(found, Found):
+                return msgspec.structs.replace(found, ready=False)
+        for flavor, shape in fits:
+            for pool in self._fleet.eligible(request.workspace, shape.pool):
+                more = self._with_more(request, flavor, in_pool(shape, pool.name), pool, without)
+                if more is not None:
+                    return more
+        return None
+
+    def _gang(
+        self, request: Request, fits: Fits, standings: frozenset[Standing], without: frozenset[str]
+    ) -> Found | Reason | None:
+        """A gang stays within one pool."""
+        why: Reason | None = None
+        for flavor, shape in fits:
+            for pool in self._fleet.eligible(request.workspace, shape.pool):
+                narrowed = in_pool(shape, pool.name)
+                answer = self._topologies.assign(
+                    len(request.members), narrowed, request.together, standings, without
+                )
+                if isinstance(answer, Assignment):
+                    return Found(flavor=flavor, shape=narrowed, nodes=answer.nodes, pool=pool.name)
+                if why is None or (answer.kind is HoldKind.TOPOLOGY and answer.fits > why.fits):
+                    why = answer
+        return why
+
+    def _with_more(
+        self, request: Request, flavor: str, shape: Shape, pool: Pool, without: frozenset[str]
+    ) -> Found | None:
+        """Room on what there is, and on so many further workers of a pool whose workers have no named nodes."""
+        if pool.size is None or not self._near_enough(request, pool):
+            return None
+        nodes: list[str] = []
+        for node in pool.nodes.values():
+            if node.standing in _COMING and node.node_id not in without:
+                nodes += [node.node_id] * min(node.count(shape), len(request.members) - len(nodes))
+        each = new_node("", pool.name, pool.size, pool.traits).count(shape)
+        missing = len(request.members) - len(nodes)
+        if not each:
+            return None
+        workers = -(-missing // each)
+        if pool.max_workers and len(pool.nodes) + workers > pool.max_workers:
+            return None
+        nodes += [""] * missing
+        return Found(
+            flavor=flavor, shape=shape, nodes=tuple(nodes), pool=pool.name, workers=workers, ready=False
+        )
+
+    @staticmethod
+    def _near_enough(request: Request, pool: Pool) -> bool:
+        """Workers without a node of their own are near each other only if the whole pool carries the label."""
+        together = request.together
+        return together.mode is not TopologyMode.REQUIRED or bool(pool.traits.label(together.level))

@@ -1,0 +1,235 @@
+"""Why requests wait, told group by group whenever it changes; and what pools are asked for."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import islice
+from typing import TYPE_CHECKING, Final
+
+import msgspec
+
+from ...model.reasons import Excluded, HoldKind, Holder, Lack, Reason
+from ...model.resources import Shape
+from .capacity import Node, Standing
+from .events import Decision, Held, Request
+from .finding import Fits
+from .wants import Waiting, Wants
+
+if TYPE_CHECKING:
+    from .core import Core
+
+MANY_GROUPS: Final = 32  # while more groups wait than that, all is told
+TELL_EVERY_S: Final = 0.25  # this often only
+TOLD_AGAIN_S: Final = 5.0  # a wish that got lost, because its pool was just starting, is made again
+NODES_LOOKED_AT: Final = 512  # for what is lacking: of more nodes these say enough
+HOLDERS_TOLD: Final = 5
+HOLDERS_EVERY_S: Final = 1.0
+_NOT_FOR_WANT_OF_MACHINES: Final = frozenset({HoldKind.GUARD, HoldKind.BACK_OFF})
+
+
+class _Parked(msgspec.Struct, frozen=True, kw_only=True):
+    """One of a group's requests, what stands against it, and its flavors with quota, if any."""
+
+    request: Request
+    why: Reason | None
+    fits: Fits
+    stopping: bool
+
+
+class Holding:
+    """The part of the core that explains."""
+
+    def __init__(self, core: Core) -> None:
+        self._core = core
+        self._wants = Wants(core.fleet)
+        self._parked: dict[str, _Parked] = {}
+        self._told: dict[str, tuple[Reason, ...]] = {}
+        self._freed: dict[str, None] = {}
+        self._tell_at_s = 0.0
+        self._again_at_s = 0.0
+        self._holders_at_s = -HOLDERS_EVERY_S
+        self._holders: dict[tuple[str, str], Holder] = {}
+
+    def hold(self, request: Request, why: Reason | None, fits: Fits, stopping: bool) -> None:
+        """A request was looked at, and must wait. `why` is None where there is just no room."""
+        self._parked.pop(request.group, None)  # so that they stand in the order in which they were looked at
+        self._parked[request.group] = _Parked(request=request, why=why, fits=fits, stopping=stopping)
+        self._freed.pop(request.group, None)
+
+    def free(self, group: str) -> None:
+        """Nobody of this group waits any more."""
+        self._parked.pop(group, None)
+        if group in self._told:
+            self._freed[group] = None
+
+    def longest_roomless(self) -> Iterator[tuple[Request, Fits]]:
+        """Those parked for room, longest waiting first."""
+        roomless = [parked for parked in self._parked.values() if parked.fits]
+        for parked in sorted(roomless, key=lambda one: (one.request.requested_at_s, one.request.request_id)):
+            yield parked.request, parked.fits
+
+    def tell_again(self, now_s: float) -> None:
+        """Every few seconds all wishes and reasons are told again."""
+        if now_s >= self._again_at_s:
+            self._again_at_s = now_s + TOLD_AGAIN_S
+            self._wants.forget_told()
+            self._told = dict.fromkeys(self._told, ())
+
+    def tell_all(self, reason: Reason) -> list[Decision]:
+        """The same reason for all that wait."""
+        groups = dict.fromkeys(request.group for request in self._core.admitting.waiting.values())
+        return [self._say(group, (reason,)) for group in groups if self._told.get(group) != (reason,)]
+
+    def tell(self) -> list[Decision]:
+        """What has changed of wishes and reasons."""
+        decisions: list[Decision] = [Held(group=group) for group in self._freed]
+        for group in self._freed:
+            self._told.pop(group, None)
+        self._freed.clear()
+        now_s = self._core.now_s
+        if len(self._parked) > MANY_GROUPS and now_s < self._tell_at_s:
+            return decisions
+        self._tell_at_s = now_s + TELL_EVERY_S
+        wishes, starting = self._wants.tell(self._roomless(), self._core.promises.live.values())
+        decisions += wishes
+        for group, reasons in self._reasons(starting):
+            if self._told.get(group) != reasons:
+                decisions.append(self._say(group, reasons))
+        return decisions
+
+    def _say(self, group: str, reasons: tuple[Reason, ...]) -> Held:
+        self._told[group] = reasons
+        return Held(group=group, reasons=reasons)
+
+    def _roomless(self) -> list[Waiting]:
+        in_group = self._core.admitting.in_group
+        return [
+            Waiting(parked.request, tuple(shape for _, shape in parked.fits), in_group.get(group, 0))
+            for group, parked in self._parked.items()
+            if parked.fits
+        ]
+
+    # Reasons
+
+    def _reasons(self, starting: set[str]) -> Iterator[tuple[str, tuple[Reason, ...]]]:
+        for group, parked in self._parked.items():
+            yield group, self._reasons_of(parked, group in starting)
+        for live in self._core.promises.live.values():
+            held = self._pool_holds(live.request, live.shape)
+            of = len(live.members)
+            have = of - sum(not self._is_open(node_id) for node_id in live.nodes)
+            reason = Reason(kind=HoldKind.GANG, fits=have, wanted=of, pool=live.pool)
+            if live.request.group not in self._parked:
+                yield live.request.group, (reason, *held)
+
+    def _is_open(self, node_id: str) -> bool:
+        node = self._core.fleet.nodes.get(node_id)
+        return node is not None and node.standing is Standing.OPEN
+
+    def _reasons_of(self, parked: _Parked, starting: bool) -> tuple[Reason, ...]:
+        request = parked.request
+        ahead = self._core.queues.ahead(request.request_id)
+        if parked.stopping:
+            return (Reason(kind=HoldKind.PREEMPTING, ahead=ahead),)
+        if parked.why is not None and not parked.fits:
+            holders = self._holders_for(request, parked.why)
+            return (msgspec.structs.replace(parked.why, ahead=ahead, holders=holders),)
+        shape = parked.fits[0][1]
+        holds = self._pool_holds(request, shape)
+        room = parked.why or self._room(request, shape, starting)
+        machines_only = (
+            room.kind in (HoldKind.ROOM, HoldKind.STARTING)
+            and not request.gang
+            and request.group not in self._core.tenants.starting
+            and not any(hold.kind in _NOT_FOR_WANT_OF_MACHINES for hold in holds)
+        )
+        holders = self._holders_for(request, room)
+        return (msgspec.structs.replace(room, ahead=ahead, holders=holders, machines_only=machines_only), *holds)
+
+    def _pool_holds(self, request: Request, shape: Shape) -> tuple[Reason, ...]:
+        holds: list[Reason] = []
+        for pool in self._core.fleet.eligible(request.workspace, shape.pool):
+            for key in ("", request.request_id):
+                if key in pool.holds:
+                    holds.append(msgspec.structs.replace(pool.holds[key], pool=pool.name))
+        return tuple(holds)
+
+    def _room(self, request: Request, shape: Shape, starting: bool) -> Reason:
+        nodes = self._core.fleet.serving(request.workspace, shape.pool)
+        able = [node for node in islice(nodes, NODES_LOOKED_AT) if node.kind.allows(shape)]
+        kind = HoldKind.STARTING if starting else HoldKind.ROOM
+        if not able and not starting and not any(self._core.fleet.eligible(request.workspace, shape.pool)):
+            return Reason(kind=HoldKind.NO_POOL)
+        opened = [node for node in able if node.standing is Standing.OPEN]
+        excluded = tuple(Excluded(node.name, node.why_closed) for node in able if self._would_do(node, shape))
+        reserved = self._core.reservations.without(request, self._core.now_s)
+        if any(node.node_id in reserved and node.fits(shape) for node in opened):
+            return Reason(kind=HoldKind.RESERVED)
+        return Reason(kind=kind, lacks=_lacks(shape, opened), excluded=excluded[:HOLDERS_TOLD])
+
+    @staticmethod
+    def _would_do(node: Node, shape: Shape) -> bool:
+        return node.standing is Standing.CLOSED and node.fits(shape)
+
+    # Who holds what
+
+    def _holders_for(self, request: Request, reason: Reason) -> tuple[Holder, ...]:
+        """The largest holders of cards, or of containers; other workspaces' together, without a name."""
+        if reason.kind not in (HoldKind.ROOM, HoldKind.QUOTA, HoldKind.TOPOLOGY, HoldKind.CONCURRENCY):
+            return ()
+        if self._core.now_s >= self._holders_at_s + HOLDERS_EVERY_S:
+            self._holders_at_s = self._core.now_s
+            self._holders = self._count_holders()
+        own = [holder for (workspace, _), holder in self._holders.items() if workspace == request.workspace]
+        others = [holder for (workspace, _), holder in self._holders.items() if workspace != request.workspace]
+        if request.shape.gpu_count:
+            own = [holder for holder in own if holder.gpu_milli]
+            others = [holder for holder in others if holder.gpu_milli]
+        own.sort(key=lambda holder: (-holder.gpu_milli, -holder.containers, holder.who))
+        together = (_together(others),) if others and reason.kind is not HoldKind.CONCURRENCY else ()
+        return (*own[:HOLDERS_TOLD], *together)
+
+    def _count_holders(self) -> dict[tuple[str, str], Holder]:
+        holders: dict[tuple[str, str], Holder] = {}
+        for live in self._core.tenants.by_request.values():
+            key = (live.request.workspace, live.request.group)
+            known = holders.get(key) or Holder(live.request.label, 0)
+            frees = live.since_s + live.request.limit_s if live.request.limit_s else 0.0
+            count = sum(bool(member) for member in live.members)
+            holders[key] = Holder(
+                known.who,
+                known.containers + count,
+                known.gpu_milli + count * live.shape.gpu_total_milli,
+                _sooner(known.frees_by_s, frees),
+            )
+        return holders
+
+
+def _sooner(one_s: float, other_s: float) -> float:
+    return min(one_s, other_s) if one_s and other_s else one_s or other_s
+
+
+def _together(holders: list[Holder]) -> Holder:
+    frees_by_s = 0.0
+    for holder in holders:
+        frees_by_s = _sooner(frees_by_s, holder.frees_by_s)
+    containers = sum(holder.containers for holder in holders)
+    return Holder("", containers, sum(holder.gpu_milli for holder in holders), frees_by_s)
+
+
+def _lacks(shape: Shape, nodes: list[Node]) -> tuple[Lack, ...]:
+    """What the fullest of these nodes lack for one container: cards first, since they are what is scarce."""
+    lacks = []
+    if shape.gpu_count:
+        right = [node for node in nodes if shape.takes_type(node.kind.capacity.gpu_type)]
+        most = max((sum(free >= shape.gpu_milli for free in node.free_cards) for node in right), default=0)
+        if most < shape.gpu_count:
+            wanted = shape.accelerator or " or ".join(shape.gpu_types) or "gpu"
+            lacks.append(Lack(wanted, (shape.gpu_count - most) * shape.gpu_milli))
+    cpu = max((node.cpu_milli for node in nodes), default=0)
+    if cpu < shape.cpu_milli:
+        lacks.append(Lack("cpu", shape.cpu_milli - cpu))
+    memory = max((node.memory_mib for node in nodes), default=0)
+    if memory < shape.memory_mib:
+        lacks.append(Lack("memory", shape.memory_mib - memory))
+    return tuple(lacks)

@@ -1,0 +1,109 @@
+"""Gangs for which workers are ordered: the room that is there is promised to them, the rest is on its way.
+
+All or nothing, and not for ever: when not all workers are open by the deadline, everything is given back, and the gang
+waits a while before anything is ordered for it again.
+"""
+
+from __future__ import annotations
+
+from ...model.figures import GANG_READY_S, GANG_RETRY_S
+from .capacity import Standing
+from .events import Decision, GangGivenBack, Placed, Request
+from .finding import Finder, Found
+from .fleet import Fleet
+from .live import Live, Tenants
+from .queues import Queues
+
+
+class Promises:
+    """Every promise, oldest first."""
+
+    def __init__(self, fleet: Fleet, tenants: Tenants, finder: Finder, queues: Queues) -> None:
+        self.live: dict[str, Live] = {}
+        self._fleet = fleet
+        self._tenants = tenants
+        self._finder = finder
+        self._queues = queues
+        self._not_before_s: dict[str, float] = {}
+
+    def may(self, request: Request, now_s: float) -> bool:
+        """Whether workers may be ordered for this request: not soon after some were given back."""
+        return request.gang and now_s >= self._not_before_s.get(request.request_id, 0.0)
+
+    def forget(self, request_id: str) -> None:
+        """The request is no more."""
+        self._not_before_s.pop(request_id, None)
+
+    def make(self, request: Request, found: Found, now_s: float) -> None:
+        """Promise what was found; quota and share are charged from here on."""
+        self._queues.admit(request, found.flavor, now_s)
+        self._seat(request, found, now_s, now_s + GANG_READY_S)
+
+    def _seat(self, request: Request, found: Found, now_s: float, deadline_s: float, promised: bool = True) -> Live:
+        live = Live(
+            request=request,
+            flavor=found.flavor,
+            shape=found.shape,
+            nodes=list(found.nodes),
+            cards=[()] * len(found.nodes),
+            members=list(request.members),
+            promised=promised,
+            deadline_s=deadline_s,
+            pool=found.pool,
+            workers=found.workers,
+            since_s=now_s,
+        )
+        self._tenants.seat(live)
+        if promised:
+            self.live[request.request_id] = live
+        return live
+
+    def review(self, now_s: float, nodes_changed: bool) -> tuple[list[Decision], list[Request]]:
+        """Place those whose workers are all there; returns also the requests that have given back and wait again."""
+        decisions: list[Decision] = []
+        back: list[Request] = []
+        for live in tuple(self.live.values()):
+            if nodes_changed:
+                self._look_again(live, now_s, decisions, back)
+            elif now_s >= live.deadline_s:
+                decisions.append(self.drop(live, "not all of its workers came in time", now_s))
+                self._not_before_s[live.request.request_id] = now_s + GANG_RETRY_S
+                back.append(live.request)
+        return decisions, back
+
+    def _look_again(self, live: Live, now_s: float, decisions: list[Decision], back: list[Request]) -> None:
+        request = live.request
+        self._tenants.unseat(live)
+        del self.live[request.request_id]
+        fits = ((live.flavor, live.shape),)
+        found = self._finder.now(request, fits)
+        if isinstance(found, Found):
+            placed = self._seat(request, found, now_s, 0.0, promised=False)
+            decisions.append(Placed(request_id=request.request_id, spots=placed.spots(), flavor=live.flavor))
+            self.forget(request.request_id)
+            return
+        later = self._finder.later(request, fits) if now_s < live.deadline_s else None
+        if later is not None:
+            self._seat(request, later, now_s, live.deadline_s)
+            return
+        why = "not all of its workers came in time" if now_s >= live.deadline_s else "there is room for it no more"
+        decisions.append(self._refund(live, why, now_s))
+        self._not_before_s[request.request_id] = now_s + GANG_RETRY_S
+        back.append(request)
+
+    def drop(self, live: Live, why: str, now_s: float) -> GangGivenBack:
+        """Undo a promise."""
+        self._tenants.unseat(live)
+        del self.live[live.request.request_id]
+        return self._refund(live, why, now_s)
+
+    def _refund(self, live: Live, why: str, now_s: float) -> GangGivenBack:
+        request_id = live.request.request_id
+        for _ in live.members:
+            self._queues.end_member(request_id, now_s)
+        nodes = tuple(dict.fromkeys(node_id for node_id in live.nodes if self._has_worker(node_id)))
+        return GangGivenBack(request_id=request_id, pool=live.pool, nodes=nodes, why=why)
+
+    def _has_worker(self, node_id: str) -> bool:
+        node = self._fleet.nodes.get(node_id)
+        return node is not None and node.standing is not Standing.OFFERED

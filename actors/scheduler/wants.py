@@ -1,0 +1,123 @@
+"""What pools are asked for: room that no worker has, running or on its way."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Final
+
+import msgspec
+
+from ...model.reasons import HoldKind
+from ...model.resources import Shape
+from .capacity import Node, Standing, new_node
+from .events import GangWanted, Request, RoomWanted
+from .fleet import Fleet, Pool
+from .live import Live
+
+WANTED_MAX: Final = 256  # of one pool at a time: more would not change what it orders now
+_PASSED_OVER: Final = frozenset({HoldKind.MAXIMUM, HoldKind.BACK_OFF})  # then the next pool is asked
+
+
+class Waiting(msgspec.Struct, frozen=True):
+    """Equal requests without room: one of them, the shapes that its flavors allow, and how many there are."""
+
+    request: Request
+    shapes: tuple[Shape, ...]
+    count: int
+
+
+class Wants:
+    """Says to each pool what it lacks, whenever that changes."""
+
+    def __init__(self, fleet: Fleet) -> None:
+        self._fleet = fleet
+        self._told: dict[str, RoomWanted] = {}
+
+    def forget_told(self) -> None:
+        """All is told again: a wish may have got lost, because its pool was just starting."""
+        self._told.clear()
+
+    def tell(self, waiting: Iterable[Waiting], promises: Iterable[Live]) -> tuple[list[RoomWanted], set[str]]:
+        """Wishes that have changed, and the groups for which workers are on their way already."""
+        coming = _copies(self._fleet)
+        lacking: dict[str, dict[Shape, int]] = {}
+        starting: set[str] = set()
+        for one in waiting:
+            missing = one.count - _count_on(coming, one, self._fleet)
+            if not missing:
+                starting.add(one.request.group)
+            elif one.request.gang:
+                continue  # it is wanted as a whole once it is promised, or not at all
+            else:
+                self._add(lacking, one, missing)
+        gangs = _gangs(promises)
+        changed = []
+        for pool in self._fleet.pools.values():
+            shapes = tuple(lacking.get(pool.name, {}).items())
+            wish = RoomWanted(pool=pool.name, shapes=shapes, gangs=tuple(gangs.get(pool.name, ())))
+            if pool.orders and wish != self._told.get(pool.name, RoomWanted(pool=pool.name)):
+                self._told[pool.name] = wish
+                changed.append(wish)
+        return changed, starting
+
+    def _add(self, lacking: dict[str, dict[Shape, int]], one: Waiting, missing: int) -> None:
+        pool, shape = self._whom_to_ask(one)
+        if pool is None or shape is None:
+            return
+        wanted = lacking.setdefault(pool.name, {})
+        left = WANTED_MAX - sum(wanted.values())
+        if left > 0:
+            wanted[shape] = wanted.get(shape, 0) + min(missing, left)
+
+    def _whom_to_ask(self, one: Waiting) -> tuple[Pool | None, Shape | None]:
+        """The first pool that could start a worker for it and is not known to be unable to; else the first that could."""
+        able = [
+            (pool, shape)
+            for shape in one.shapes
+            for pool in self._fleet.eligible(one.request.workspace, shape.pool)
+            if pool.orders and pool.could_start(shape)
+        ]
+        for pool, shape in able:
+            hold = pool.holds.get("")
+            if hold is None or hold.kind not in _PASSED_OVER:
+                return pool, shape
+        return able[0] if able else (None, None)
+
+
+def _copies(fleet: Fleet) -> dict[str, Node]:
+    """Workers on their way, as they will be: what is counted on them must not be taken from them."""
+    copies = {}
+    for node in fleet.nodes.values():
+        if node.standing is Standing.COMING:
+            copy = new_node(node.node_id, node.kind.pool, node.kind.capacity, node.kind.traits)
+            copy.cpu_milli, copy.memory_mib = node.cpu_milli, node.memory_mib
+            copy.used_cpu_milli, copy.used_memory_mib = node.used_cpu_milli, node.used_memory_mib
+            copy.free_cards, copy.uses = list(node.free_cards), dict(node.uses)
+            copies[node.node_id] = copy
+    return copies
+
+
+def _count_on(coming: Mapping[str, Node], one: Waiting, fleet: Fleet) -> int:
+    counted = 0
+    for node in coming.values():
+        if fleet.pools[node.kind.pool].serves not in ("", one.request.workspace):
+            continue
+        shape = next((shape for shape in one.shapes if node.fits(shape)), None)
+        while shape is not None and counted < one.count and node.fits(shape):
+            node.take(f"{one.request.request_id}/{counted}", shape, node.pick_cards(shape))
+            counted += 1
+    return counted
+
+
+def _gangs(promises: Iterable[Live]) -> dict[str, list[GangWanted]]:
+    gangs: dict[str, list[GangWanted]] = {}
+    for live in promises:
+        nodes = tuple(dict.fromkeys(_name(node) for node in live.nodes if "/" in node))
+        if nodes or live.workers:
+            wanted = GangWanted(live.request.request_id, nodes, live.workers)
+            gangs.setdefault(live.pool, []).append(wanted)
+    return gangs
+
+
+def _name(offered: str) -> str:
+    return offered.partition("/")[2]
