@@ -156,6 +156,18 @@ class TaskLost(TaskFailed):
     code = "task_lost"
 
 
+class JournalUnreadable(LeversError):
+    """A journal is damaged, or of a version that this program does not read; `segment` counts from 1, 0 is the file."""
+
+    code = "journal"
+
+    def __init__(self, segment: int, why: str) -> None:
+        self.segment = segment
+        self.why = why
+        where = f"Segment {segment} of this journal" if segment else "This file"
+        super().__init__(f"{where} cannot be read: {why}. Record it anew with `levers9 trace record`.")
+
+
 class ConfigError(LeversError):
     """A configuration file or variable is wrong; the message names the file, the line and the nearest right key."""
 
