@@ -77,7 +77,7 @@ class Fgd(Indexed):
         self._containers = 0
         self._steps: list[int] = []
         self._cpu_levels: list[int] = []
-        self._by_kind: dict[int, Uses] = {}
+        self._by_kind: dict[Kind, Uses] = {}
         self._by_typical: dict[tuple[Typical, ...], Uses] = {}
         self._usable_now: dict[Room, int] = {}
 
@@ -136,7 +136,7 @@ class Fgd(Indexed):
         return known
 
     def _use(self, kind: Kind, cpu_milli: int) -> Use:
-        uses = self._by_kind.get(kind.number) or self._uses(kind)
+        uses = self._by_kind.get(kind) or self._uses(kind)
         place = bisect_right(self._cpu_levels, cpu_milli)
         use = uses.by_cpu[place]
         if use is None:
@@ -149,7 +149,7 @@ class Fgd(Indexed):
             self._by_kind.clear()
         typical = tuple([one for one in self._typical if one.shape.gpu_count and kind.kind.allows(one.shape)])
         fresh = Uses(typical, [None] * (len(self._cpu_levels) + 1))
-        uses = self._by_kind[kind.number] = self._by_typical.setdefault(typical, fresh)
+        uses = self._by_kind[kind] = self._by_typical.setdefault(typical, fresh)
         return uses
 
 
