@@ -1,41 +1,120 @@
-"""Whether a shape can ever fit: judged against what pools declare or have ever had, never against what is free."""
+"""Whether a shape, and a gang of it, can ever fit: judged by what pools declare or have had, never by what is free.
+
+A pool that is away still counts, and so does a node that is cordoned: that may end. What is refused here is only what
+could not fit on an empty, whole platform.
+"""
 
 from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import Final
 
 import msgspec
 
 from ..errors import FORBIDDEN, INVALID, NEVER_FITS, UNKNOWN_GPU, Refused
-from .resources import Capacity, Shape
+from .gangs import GANG_MAX, NODE_LEVEL, Together, TopologyMode
+from .nodes import NodeOffer
+from .resources import CARD_MILLI, Capacity, Shape
+
+ANYWHERE: Final = Together()
+ENDLESS: Final = 1 << 40  # members that a pool without a maximum has room for
 
 
 class PoolOffer(msgspec.Struct, frozen=True, kw_only=True):
-    """The largest worker a pool declares or has ever had, allocatable.
+    """The largest worker a pool declares or has ever had, allocatable; several of one pool for its types of cards.
 
-    `serves` is the one workspace whose work it takes; empty: anybody's.
+    `offers` are its nodes as it declared them last; one without a name stands for `max_workers` such workers (0: any
+    number). Without any, nothing but the largest worker is known. `serves` is the one workspace whose work it takes.
     """
 
     pool: str
     largest: Capacity
     serves: str = ""
+    offers: tuple[NodeOffer, ...] = ()
+    max_workers: int = 0
 
 
-def check_feasible(shape: Shape, offers: tuple[PoolOffer, ...], workspace_id: str = "") -> None:
-    """Raises `Refused` with the numbers when no pool could ever hold this shape; a pool that is away still counts.
+class _Pool(msgspec.Struct, frozen=True):
+    """What is known of one pool: its rows, and their nodes, each once."""
 
-    While no pool is known, every shape that is one passes.
+    name: str
+    rows: tuple[PoolOffer, ...]
+    nodes: tuple[NodeOffer, ...]
+
+    def allowing(self, shape: Shape) -> tuple[NodeOffer, ...]:
+        """The nodes on which the shape may run, if it fits."""
+        return tuple(node for node in self.nodes if node.traits.allows(shape))
+
+    def holds(self, shape: Shape) -> bool:
+        """Whether one container fits on a worker that is empty."""
+        if not self.nodes:
+            return not shape.shared and any(size.fits(shape) for size in self.sizes(shape))
+        return any(size.fits(shape) for size in self.sizes(shape))
+
+    def sizes(self, shape: Shape) -> Iterator[Capacity]:
+        """The sizes of workers that may run the shape; a larger one than is declared now may have been there."""
+        allowing = self.allowing(shape)
+        yield from (node.capacity for node in allowing)
+        if allowing or not self.nodes:
+            yield from (row.largest for row in self.rows)
+
+    def rooms(self, shape: Shape) -> Iterator[tuple[NodeOffer | None, int]]:
+        """How many containers of a shape fit, empty, by node."""
+        if not self.nodes:
+            yield from ((None, self._many(_members(row.largest, shape))) for row in self.rows)
+        for node in self.allowing(shape):
+            each = _members(node.capacity, shape)
+            yield node, each if node.traits.node else self._many(each)
+
+    def _many(self, each: int) -> int:
+        most = max(row.max_workers for row in self.rows)
+        return each * most if most else (ENDLESS if each else 0)
+
+
+def check_feasible(
+    shape: Shape,
+    offers: tuple[PoolOffer, ...],
+    workspace_id: str = "",
+    nodes: int = 1,
+    together: Together = ANYWHERE,
+) -> None:
+    """Raises `Refused` with the numbers when no pool could ever hold so many containers of this shape.
+
+    While no pool is known, every gang of every shape that is one passes.
     """
     _refuse_nonsense(shape)
+    _refuse_odd_gang(nodes, together)
     if not offers:
         return
     offers = _serving(offers, workspace_id)
     named = tuple(offer for offer in offers if shape.pool in ("", offer.pool))
     if not named:
-        names = ", ".join(sorted(offer.pool for offer in offers))
+        names = ", ".join(sorted({offer.pool for offer in offers}))
         raise Refused(f"There is no pool {shape.pool!r}.", fix=f"Pools you may use: {names}.", code=NEVER_FITS)
-    if any(offer.largest.fits(shape) for offer in named):
-        return
-    _refuse_gpu(shape, named)
-    _refuse_size(shape, named)
+    pools = tuple(_pools(named))
+    holding = tuple(pool for pool in pools if pool.holds(shape))
+    if not holding:
+        _refuse_gpu(shape, named)
+        _refuse_traits(shape, pools)
+        _refuse_size(shape, pools)
+    if nodes > 1:
+        _refuse_gang(shape, holding, nodes, together)
+
+
+def _pools(offers: tuple[PoolOffer, ...]) -> Iterator[_Pool]:
+    for name in dict.fromkeys(offer.pool for offer in offers):
+        rows = tuple(offer for offer in offers if offer.pool == name)
+        yield _Pool(name, rows, tuple(dict.fromkeys(node for row in rows for node in row.offers)))
+
+
+def _members(capacity: Capacity, shape: Shape) -> int:
+    """How many containers of a shape an empty worker holds."""
+    if not capacity.fits(shape):
+        return 0
+    rooms = [capacity.cpu_milli // shape.cpu_milli, capacity.memory_mib // shape.memory_mib]
+    if shape.gpu_count:
+        rooms.append(capacity.gpu_count * (CARD_MILLI // shape.gpu_milli) // shape.gpu_count)
+    return min(rooms)
 
 
 def _serving(offers: tuple[PoolOffer, ...], workspace_id: str) -> tuple[PoolOffer, ...]:
@@ -59,27 +138,134 @@ def _refuse_nonsense(shape: Shape) -> None:
             fix="Ask for some CPU and memory, and for no fewer than 0 cards.",
             code=INVALID,
         )
+    if not 0 < shape.gpu_milli <= CARD_MILLI:
+        raise Refused(
+            f"{shape.gpu_milli / 1000:g} is no share of a card.", fix="Give one above 0, up to 1.", code=INVALID
+        )
+
+
+def _refuse_odd_gang(nodes: int, together: Together) -> None:
+    if not 1 <= nodes <= GANG_MAX:
+        raise Refused(f"nodes={nodes} is no number of containers.", fix=f"Give one from 1 to {GANG_MAX}.", code=INVALID)
+    if together.slice_size < 1 or nodes % together.slice_size:
+        raise Refused(
+            f"{nodes} containers do not come in slices of {together.slice_size}.",
+            fix="Give a number of nodes that the size of a slice divides.",
+            code=INVALID,
+        )
 
 
 def _refuse_gpu(shape: Shape, offers: tuple[PoolOffer, ...]) -> None:
+    """Cards of types that nobody has."""
     types = sorted({offer.largest.gpu_type for offer in offers if offer.largest.gpu_count})
-    wanted = shape.gpu_types
-    if shape.gpu_count and not any(kind in types for kind in wanted or types):
-        what = f"No pool has GPUs of type {' or '.join(wanted)}." if wanted else "No pool has GPUs."
-        if not types:
-            fix = "Leave gpu and gpu_count out, or add a pool with cards."
-            raise Refused(what, "There are no GPUs that you may use.", fix, UNKNOWN_GPU)
-        raise Refused(what, f"GPU types you may use: {', '.join(types)}.", "Ask for one of those.", UNKNOWN_GPU)
+    if not shape.gpu_count or any(shape.takes_type(kind) for kind in types):
+        return
+    what = f"No pool has GPUs of type {' or '.join(shape.gpu_types)}." if shape.gpu_types else "No pool has GPUs."
+    if not types:
+        fix = "Leave gpu and gpu_count out, or add a pool with cards."
+        raise Refused(what, "There are no GPUs that you may use.", fix, UNKNOWN_GPU)
+    why = f"GPU types you may use: {', '.join(types)}."
+    if shape.accelerator and shape.accelerator not in types:
+        what = f"No pool has {shape.accelerator} cards, on which the checkpoint was taken."
+        raise Refused(what, why, "Start anew, without the checkpoint.", UNKNOWN_GPU)
+    raise Refused(what, why, "Ask for one of those.", UNKNOWN_GPU)
 
 
-def _refuse_size(shape: Shape, offers: tuple[PoolOffer, ...]) -> None:
-    cpu = max(offer.largest.cpu_milli for offer in offers) / 1000
-    memory = max(offer.largest.memory_mib for offer in offers)
-    cards = max(offer.largest.gpu_count for offer in offers)
+def _refuse_traits(shape: Shape, pools: tuple[_Pool, ...]) -> None:
+    """What no node allows, whatever its size; a pool whose nodes are not known is not judged by them."""
+    traits = tuple(node.traits for pool in pools for node in pool.nodes)
+    if shape.shared and not any(each.gpu_sharing for each in traits):
+        raise Refused(
+            "No pool shares its cards.",
+            f"{shape.gpu_milli / 1000:g} of a card is given in pools that say `gpu_sharing = true`.",
+            "Ask for whole cards, or let a pool share its cards.",
+            NEVER_FITS,
+        )
+    if len(traits) == 0 or any(each.allows(shape) for each in traits):
+        return
+    for key, value in shape.labels:
+        values = sorted({each.label(key) for each in traits if each.label(key)})
+        if value not in values:
+            why = f"Its values are: {', '.join(values)}." if values else "No node has that label at all."
+            raise Refused(f"No node has the label {key}={value}.", why, "Correct it, or leave it out.", NEVER_FITS)
+    runtimes = sorted({runtime for each in traits for runtime in each.runtimes})
+    if shape.runtime and shape.runtime not in runtimes:
+        fix = f"Runtimes you may ask for: {', '.join(runtimes)}."
+        raise Refused(f"No pool runs containers with {shape.runtime}.", fix=fix, code=NEVER_FITS)
+    wishes = [f"the labels {_labels(shape)}"] * bool(shape.labels) + [f"the runtime {shape.runtime}"] * bool(
+        shape.runtime
+    )
+    wishes += ["shared cards"] * shape.shared
+    raise Refused(f"No one node has {' and '.join(wishes)}.", fix="Ask for fewer of these at once.", code=NEVER_FITS)
+
+
+def _labels(shape: Shape) -> str:
+    return ", ".join(f"{key}={value}" for key, value in shape.labels)
+
+
+def _refuse_size(shape: Shape, pools: tuple[_Pool, ...]) -> None:
+    sizes = [size for pool in pools for size in pool.sizes(shape)]
+    cpu = max(size.cpu_milli for size in sizes) / 1000
+    memory = max(size.memory_mib for size in sizes)
+    cards = max(size.gpu_count for size in sizes)
+    where = f" on nodes with {_labels(shape)}" if shape.labels else ""
     raise Refused(
-        f"No worker was ever large enough for cpu={shape.cpu_milli / 1000:g}, memory={shape.memory_mib} MiB, "
+        f"No worker{where} was ever large enough for cpu={shape.cpu_milli / 1000:g}, memory={shape.memory_mib} MiB, "
         f"gpu_count={shape.gpu_count}.",
-        f"The largest had {cpu:g} CPUs, {memory} MiB and {cards} cards.",
+        f"The largest had {cpu:g} CPUs, {memory} MiB and {cards} card{'' if cards == 1 else 's'}.",
         "Ask for less, or add a pool with larger workers.",
         NEVER_FITS,
     )
+
+
+def _refuse_gang(shape: Shape, pools: tuple[_Pool, ...], nodes: int, together: Together) -> None:
+    """A gang stays within one pool, and where it requires that, within one domain."""
+    rooms = {pool.name: sum(room for _, room in pool.rooms(shape)) for pool in pools}
+    widest = max(rooms, key=lambda name: (rooms[name], name))
+    if rooms[widest] < nodes:
+        raise Refused(
+            f"{nodes} containers of this size never fit together.",
+            f"Pool {widest}, all of it, has room for {rooms[widest]}.",
+            "Ask for fewer nodes, or for less on each.",
+            NEVER_FITS,
+        )
+    level = together.level
+    if together.mode is TopologyMode.NONE or not level or not all(pool.nodes for pool in pools):
+        return
+    if level != NODE_LEVEL and not any(node.traits.label(level) for pool in pools for node in pool.allowing(shape)):
+        known = sorted({key for pool in pools for node in pool.nodes for key, _ in node.traits.labels})
+        fix = f"Levels are labels of nodes: {', '.join([*known, NODE_LEVEL])}."
+        raise Refused(f"No node has the topology level {level}.", fix=fix, code=NEVER_FITS)
+    if together.mode is TopologyMode.REQUIRED:
+        _refuse_domains(shape, pools, nodes, together)
+
+
+def _refuse_domains(shape: Shape, pools: tuple[_Pool, ...], nodes: int, together: Together) -> None:
+    fits = max(_fits(_domains(pool, shape, together.level), together.slice_size) for pool in pools)
+    if fits < nodes:
+        each = f"slices of {together.slice_size}" if together.slice_size > 1 else "containers of this size"
+        raise Refused(
+            f"{nodes} containers never fit into one {together.level}.",
+            f"In {each}, {fits} of {nodes} fit on nodes that are empty.",
+            f'Ask for fewer nodes, or for "{TopologyMode.PREFERRED}" instead of "{TopologyMode.REQUIRED}".',
+            NEVER_FITS,
+        )
+
+
+def _fits(domains: Iterable[int], slice_size: int) -> int:
+    """How many members fit: within the widest domain, or slice by slice in any of them."""
+    rooms = tuple(domains)
+    if slice_size > 1:
+        return sum(room // slice_size * slice_size for room in rooms)
+    return max(rooms, default=0)
+
+
+def _domains(pool: _Pool, shape: Shape, level: str) -> tuple[int, ...]:
+    if level == NODE_LEVEL:
+        return tuple(_members(node.capacity, shape) for node in pool.allowing(shape))
+    rooms: dict[str, int] = {}
+    for node, room in pool.rooms(shape):
+        domain = node.traits.label(level) if node is not None else ""
+        if domain:
+            rooms[domain] = rooms.get(domain, 0) + room
+    return tuple(rooms.values())

@@ -163,16 +163,17 @@ class LoadWorkers(Operation, frozen=True, kw_only=True):
 class PoolRecord(Row, frozen=True, kw_only=True):
     """The largest worker that a pool declares or ever had, by pool and card type; and the nodes that it declared last.
 
-    An offer without a node's name stands for any number of such workers.
+    An offer without a node's name stands for `max_workers` such workers, for any number where that is 0: unknown.
     """
 
     pool: str
     largest: Capacity
     offers: tuple[NodeOffer, ...] = ()
+    max_workers: int = 0
 
 
 class PutPool(Operation, frozen=True, kw_only=True):
-    """Keep the largest worker of a pool; each number only grows; a card type is a row of its own.
+    """Keep the largest worker of a pool; each number, also `max_workers`, only grows; a card type is a row of its own.
 
     `offers` replaces what was declared before; empty leaves it: a pool that is away still counts.
     Answers `Applied` with the pool if anything grew, or the offers are others.
@@ -181,6 +182,7 @@ class PutPool(Operation, frozen=True, kw_only=True):
     pool: str
     largest: Capacity
     offers: tuple[NodeOffer, ...] = ()
+    max_workers: int = 0
 
 
 class ListPools(Operation, frozen=True, kw_only=True):

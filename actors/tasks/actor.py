@@ -78,6 +78,12 @@ class TasksActor:
 def offers_of(answer: ops.Answer, serves: Mapping[str, str]) -> tuple[PoolOffer, ...]:
     """What pools offer or have ever had, and whom they serve."""
     return tuple(
-        PoolOffer(pool=row.pool, largest=row.largest, serves=serves.get(row.pool, ""))
+        PoolOffer(
+            pool=row.pool,
+            largest=row.largest,
+            serves=serves.get(row.pool, ""),
+            offers=row.offers,
+            max_workers=row.max_workers,
+        )
         for row in rows_of(answer, ops.PoolRecord)
     )

@@ -65,7 +65,7 @@ class CallersSide:
                 raise Refused(f"tasks does not take {type(message).__name__}.", code=INVALID)
 
     def _register(self, spec: client.StubSpec, letter: Letter, now_s: float) -> None:
-        check_feasible(spec.shape, self._ledger.offers, letter.workspace)
+        check_feasible(spec.shape, self._ledger.offers, letter.workspace, spec.nodes, spec.together)
         if spec.timeout_s < 0 or spec.retries < 0 or spec.max_containers < 0 or spec.wait_s < 0:
             raise Refused("A time or a number of this function is below zero.", fix="Give 0 or more.", code=INVALID)
         digest = hashlib.blake2b(msgspec.msgpack.encode((letter.workspace, spec)), digest_size=12).hexdigest()

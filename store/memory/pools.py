@@ -27,6 +27,7 @@ def _put_pool(tables: Tables, operation: PutPool) -> Applied:
         pool=operation.pool,
         largest=_larger(before.largest, operation.largest) if before else operation.largest,
         offers=operation.offers or (before.offers if before else ()),
+        max_workers=max(operation.max_workers, before.max_workers if before else 0),
     )
     if after == before:
         return Applied()

@@ -33,22 +33,32 @@ _decode_queueing: Final = msgspec.json.Decoder(Queueing).decode
 def _put_pool_arguments(operation: PutPool) -> Arguments:
     size = operation.largest
     offers = _encode(operation.offers) if operation.offers else None
-    return (operation.pool, size.gpu_type, size.cpu_milli, size.memory_mib, size.gpu_count, offers)
+    return (
+        operation.pool,
+        size.gpu_type,
+        size.cpu_milli,
+        size.memory_mib,
+        size.gpu_count,
+        offers,
+        operation.max_workers,
+    )
 
 
 write(
     PutPool,
     """
     done AS (
-        INSERT INTO pools (pool, gpu_type, cpu_milli, memory_mib, gpu_count, offers)
-        SELECT $2, $3, $4::int, $5::int, $6::int, coalesce($7::bytea, '[]') WHERE (SELECT yes FROM allowed)
+        INSERT INTO pools (pool, gpu_type, cpu_milli, memory_mib, gpu_count, offers, max_workers)
+        SELECT $2, $3, $4::int, $5::int, $6::int, coalesce($7::bytea, '[]'), $8::int WHERE (SELECT yes FROM allowed)
         ON CONFLICT (pool, gpu_type) DO UPDATE SET
             cpu_milli = greatest(pools.cpu_milli, excluded.cpu_milli),
             memory_mib = greatest(pools.memory_mib, excluded.memory_mib),
             gpu_count = greatest(pools.gpu_count, excluded.gpu_count),
-            offers = coalesce($7::bytea, pools.offers)
+            offers = coalesce($7::bytea, pools.offers),
+            max_workers = greatest(pools.max_workers, excluded.max_workers)
         WHERE excluded.cpu_milli > pools.cpu_milli OR excluded.memory_mib > pools.memory_mib
             OR excluded.gpu_count > pools.gpu_count OR $7::bytea <> pools.offers
+            OR excluded.max_workers > pools.max_workers
         RETURNING pool
     )
     """,
@@ -59,12 +69,12 @@ write(
 
 def _pool(row: Record) -> PoolRecord:
     largest = Capacity(cpu_milli=row[2], memory_mib=row[3], gpu_count=row[4], gpu_type=row[1])
-    return PoolRecord(pool=row[0], largest=largest, offers=_decode_offers(row[5]))
+    return PoolRecord(pool=row[0], largest=largest, offers=_decode_offers(row[5]), max_workers=row[6])
 
 
 read(
     ListPools,
-    "SELECT pool, gpu_type, cpu_milli, memory_mib, gpu_count, offers FROM pools ORDER BY pool, gpu_type",
+    "SELECT pool, gpu_type, cpu_milli, memory_mib, gpu_count, offers, max_workers FROM pools ORDER BY pool, gpu_type",
     nothing,
     lambda _, rows: tuple([_pool(row) for row in rows]),
 )

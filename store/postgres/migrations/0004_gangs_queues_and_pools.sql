@@ -5,6 +5,7 @@ ALTER TABLE containers ADD COLUMN cards integer[] NOT NULL DEFAULT '{}';
 ALTER TABLE containers ADD COLUMN flavor text COLLATE "C" NOT NULL DEFAULT '';
 ALTER TABLE workers ADD COLUMN traits bytea NOT NULL DEFAULT '{}';
 ALTER TABLE workers ADD COLUMN gang_id text COLLATE "C" NOT NULL DEFAULT '';
+ALTER TABLE pools ADD COLUMN max_workers integer NOT NULL DEFAULT 0;
 ALTER TABLE pools ADD COLUMN offers bytea NOT NULL DEFAULT '[]';
 
 CREATE TABLE pool_specs (

@@ -228,7 +228,7 @@ fleet = st.one_of(
     builds(ops.PutWorkers, workers=several(worker)),
     builds(ops.MoveWorkers, moves=several(worker_move), now_s=now_s),
     builds(ops.LoadWorkers, gone=limit),
-    builds(ops.PutPool, pool=names("pool"), largest=capacity, offers=offers),
+    builds(ops.PutPool, pool=names("pool"), largest=capacity, offers=offers, max_workers=limit),
     just(ops.ListPools()),
     builds(ops.PutPoolSpec, name=names("pool"), table=plain_words),
     builds(ops.DropPoolSpec, name=names("pool")),

@@ -225,9 +225,13 @@ async def test_what_a_pool_declares_stays_until_it_declares_something_else(store
     assert await store.apply(put, put) == (Applied(ids=("local",)), Applied())
     assert await store.apply(PutPool(pool="local", largest=SIZE)) == (Applied(),)
     assert await store.apply(ListPools()) == ((PoolRecord(pool="local", largest=SIZE, offers=(offer,)),),)
+    grown = replace(put, offers=(), max_workers=3)
+    assert await store.apply(grown, replace(grown, max_workers=2)) == (Applied(ids=("local",)), Applied())
     other = replace(put, offers=(replace(offer, state=NodeState.READY),))
     assert await store.apply(other) == (Applied(ids=("local",)),)
-    assert await store.apply(ListPools()) == ((PoolRecord(pool="local", largest=SIZE, offers=other.offers),),)
+    assert await store.apply(ListPools()) == (
+        (PoolRecord(pool="local", largest=SIZE, offers=other.offers, max_workers=3),),
+    )
 
 
 async def test_a_pool_that_was_created_is_replaced_by_name_and_dropped_once(store: Store) -> None:
