@@ -22,10 +22,10 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 import levers9
 
 sys.path.insert(0, str(Path(__file__).resolve().parent))  # so that its parts are found, wherever it is loaded from
-from placement.findings import Curves, draw_findings, table
-from placement.policies import POLICIES
-from placement.simulator import fill
-from placement.trace import VARIANTS
+from study.findings import Curves, draw_findings, table
+from study.policies import POLICIES
+from study.simulator import fill
+from study.trace import VARIANTS
 
 Case = tuple[str, str, int]  # policy, workload, seed
 

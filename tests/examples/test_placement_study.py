@@ -18,12 +18,12 @@ from rich.console import Console
 EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
 sys.path.insert(0, str(EXAMPLES))  # as it is for `python examples/placement_study.py`
 
-from placement import chart, trace  # noqa: E402
-from placement.findings import draw_findings, headline, meaning, table  # noqa: E402
-from placement.policies import OURS, POLICIES  # noqa: E402
-from placement.published import published  # noqa: E402
-from placement.simulator import DEMAND_PCT, fill, in_order  # noqa: E402
-from placement.trace import VARIANTS  # noqa: E402
+from study import chart, trace  # noqa: E402
+from study.findings import draw_findings, headline, meaning, table  # noqa: E402
+from study.policies import OURS, POLICIES  # noqa: E402
+from study.published import published  # noqa: E402
+from study.simulator import DEMAND_PCT, fill, in_order  # noqa: E402
+from study.trace import VARIANTS  # noqa: E402
 
 from levers9.model.resources import CARD_MILLI  # noqa: E402
 

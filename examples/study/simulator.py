@@ -15,8 +15,8 @@ from itertools import count, cycle
 from typing import Final
 
 import numpy as np
-from placement.policies import OURS, POLICIES
-from placement.trace import cluster, pods
+from study.policies import OURS, POLICIES
+from study.trace import cluster, pods
 
 from levers9.actors.scheduler.capacity import Node
 from levers9.actors.scheduler.placement import Placement

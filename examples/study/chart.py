@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Final
 from xml.sax.saxutils import escape, quoteattr
 
-from placement.trace import Floats
+from study.trace import Floats
 
 WIDTH, MARGIN, GUTTER = 1180, 44, 30
 HEADER, LEAD, FOOTER, CAPTION, AXIS = 92, 21, 50, 62, 44  # heights; a panel's caption is above it, its axis below

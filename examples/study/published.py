@@ -8,8 +8,8 @@ from functools import cache
 from typing import Final
 
 import numpy as np
-from placement.simulator import DEMAND_PCT
-from placement.trace import TRACES, Floats
+from study.simulator import DEMAND_PCT
+from study.trace import TRACES, Floats
 
 THEIR_NAMES: Final = {
     "01-Random": "random",

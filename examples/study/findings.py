@@ -6,12 +6,12 @@ from collections.abc import Iterator, Sequence
 from typing import Final
 
 import numpy as np
-from placement.chart import NAMED, Panel, Series, draw
-from placement.policies import OURS, POLICIES
-from placement.published import published
-from placement.trace import VARIANTS, Floats
 from rich import box
 from rich.table import Table
+from study.chart import NAMED, Panel, Series, draw
+from study.policies import OURS, POLICIES
+from study.published import published
+from study.trace import VARIANTS, Floats
 
 Curves = dict[tuple[str, str], list[list[float]]]  # by (workload, policy): a curve for each seed
 
