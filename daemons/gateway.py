@@ -61,6 +61,7 @@ class GatewayConfig(msgspec.Struct, frozen=True, kw_only=True):
     external_url: str = ""
     advertise_url: str = ""
     replica_token: str = ""
+    journal_dir: str = ""
 
 
 class ReadyLine(msgspec.Struct, frozen=True, kw_only=True):
@@ -114,6 +115,7 @@ def _surroundings(config: GatewayConfig, store: Store, wakeups: Wakeups) -> Surr
         replica_token=config.replica_token,
         own_url=config.advertise_url,
         behind_tls=config.external_url.startswith("https://"),
+        journal_dir=Path(config.journal_dir) if config.journal_dir else None,
     )
 
 
@@ -246,6 +248,7 @@ def read_config(argv: Sequence[str]) -> GatewayConfig:
     parser.add_argument("--key", default="")
     parser.add_argument("--external-url", default="")
     parser.add_argument("--advertise-url", default="", help="where other replicas dial the streams of this one")
+    parser.add_argument("--journal-dir", default="", help="where the scheduler of this host keeps its journal")
     read = vars(parser.parse_args(argv))
     return msgspec.convert({**read, "replica_token": os.environ.pop(REPLICA_TOKEN, "")}, GatewayConfig)
 

@@ -22,6 +22,11 @@ class BrainOrders(msgspec.Struct, frozen=True, kw_only=True):
     owns_workers: bool = False
 
 
+def journal_dir(settings: Settings) -> Path:
+    """Where the brain keeps the scheduler's journal, and the gateways of its host read it."""
+    return Path(settings.state_dir, "journal")
+
+
 def gateway_ipc(run_dir: Path, number: int) -> str:
     """Where the brain listens for a gateway process of its host."""
     return f"ipc://{run_dir}/gateway-{number}.ipc"

@@ -30,7 +30,7 @@ from ..supervisor import ChildSpec, Intensity, Supervisor
 from ..wire.control import ChildStanding
 from .disk import watch_disks
 from .lines import LOGS_VARIABLE, LogStyle, RootLogs
-from .orders import BrainOrders, gateway_ipc
+from .orders import BrainOrders, gateway_ipc, journal_dir
 from .ports import claim_port
 from .root_tree import keep_root_tree
 from .settings import Settings
@@ -171,6 +171,7 @@ class Root:
             *("--metrics-port", str(settings.metrics_port)),
             *("--objects-url", settings.objects_url),
             *("--advertise-url", settings.advertise_url),
+            *("--journal-dir", str(journal_dir(settings))),
         ]
         for flag, value in (
             ("--cert", settings.cert),

@@ -28,6 +28,7 @@ class Route(enum.StrEnum):
     WORKERS_LIST = "GET /api/v1/workers"
     CONTAINERS_LIST = "GET /api/v1/containers"
     INSPECT = "GET /api/v1/inspect"
+    JOURNAL_READ = "GET /api/v1/scheduler/journal"
     WORKSPACES_LIST = "GET /api/v1/workspaces"
     WORKSPACE_CREATE = "POST /api/v1/workspaces"
     TOKENS_LIST = "GET /api/v1/tokens"
@@ -60,6 +61,7 @@ ALLOWED: Final[dict[Route, frozenset[TokenKind]]] = {
     Route.WORKERS_LIST: _PEOPLE,
     Route.CONTAINERS_LIST: _PEOPLE,
     Route.INSPECT: _ADMIN,
+    Route.JOURNAL_READ: _ADMIN,
     Route.WORKSPACES_LIST: _ADMIN,
     Route.WORKSPACE_CREATE: _ADMIN,
     Route.TOKENS_LIST: _OWNERS,

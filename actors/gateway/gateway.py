@@ -6,6 +6,7 @@ import socket
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import trio
@@ -39,7 +40,7 @@ if TYPE_CHECKING:
 class Surroundings:
     """What a gateway is given. `clock` is Unix seconds; `dial_replica` dials another replica's `/v1/relay`.
 
-    `own_url` is where other replicas dial ours.
+    `own_url` is where other replicas dial ours; `journal_dir` is where this host's scheduler keeps its journal.
     """
 
     gateway_id: str
@@ -55,6 +56,7 @@ class Surroundings:
     own_url: str = ""
     behind_tls: bool = False
     queue_bytes: int = QUEUE_BYTES
+    journal_dir: Path | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -120,6 +122,7 @@ class Gateway:
             secret=given.secret,
             statistics=self.relay.statistics,
             behind_tls=given.behind_tls,
+            journal_dir=given.journal_dir,
         )
 
     async def run(self, listeners: Listeners, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
+from pathlib import Path
 
 import msgspec
 from starlette.requests import HTTPConnection, Request
 from starlette.responses import Response
-from starlette.routing import Route as Path
+from starlette.routing import Route as HttpPath
 
 from ....model.ids import Chance
 from ....model.routes import Route
@@ -26,7 +27,10 @@ from ..tenancy import Tenancy
 
 @dataclass(frozen=True, kw_only=True)
 class Desk:
-    """Everything that handlers use. `clock` is Unix seconds; `secret` draws so many random bytes."""
+    """Everything that handlers use. `clock` is Unix seconds; `secret` draws so many random bytes.
+
+    `journal_dir` is where the scheduler of this host keeps its journal.
+    """
 
     gate: Gate
     store: Store
@@ -40,6 +44,7 @@ class Desk:
     secret: Callable[[int], bytes]
     statistics: Callable[[], RelayStatistics]
     behind_tls: bool = False
+    journal_dir: Path | None = None
 
 
 @dataclass(frozen=True)
@@ -91,7 +96,7 @@ def client_address(connection: HTTPConnection, behind_tls: bool) -> str:
     return counted_address(seen, connection.headers.get("x-forwarded-for", ""), behind_tls=behind_tls)
 
 
-def path_of(desk: Desk, route: Route, handler: Handler) -> Path:
+def path_of(desk: Desk, route: Route, handler: Handler) -> HttpPath:
     """The route of the table, served by `handler` once its caller is known."""
     method, _, template = str(route).partition(" ")
 
@@ -99,4 +104,4 @@ def path_of(desk: Desk, route: Route, handler: Handler) -> Path:
         principal = await principal_of(desk, request, route)
         return await handler(Call(request, principal, desk))
 
-    return Path(template, endpoint, methods=[method], name=route.name)
+    return HttpPath(template, endpoint, methods=[method], name=route.name)

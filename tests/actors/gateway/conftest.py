@@ -7,6 +7,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass, field
 from functools import partial
+from pathlib import Path
 
 import httpx2
 import pytest
@@ -234,6 +235,7 @@ async def standing(
     store: MemoryStore | None = None,
     leader: LeaderIs | None = OWN_BRAIN,
     queue_bytes: int = QUEUE_BYTES,
+    journal_dir: Path | None = None,
 ) -> AsyncIterator[Stand]:
     """A gateway that knows its leader."""
     chance, store, wakeups, now_s = Chance(7), store or MemoryStore(), MemoryWakeups(), [1_000.0]
@@ -252,6 +254,7 @@ async def standing(
         replica_token=REPLICA_TOKEN,
         behind_tls=behind_tls,
         queue_bytes=queue_bytes,
+        journal_dir=journal_dir,
     )
     sockets = [bind_port("127.0.0.1", 0, "tests", "--port") for _ in range(3)]
     listeners = Listeners(http=sockets[0], streams=None if one_port else sockets[1], metrics=sockets[2], tls=tls)
