@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import hashlib
 from typing import Final
-
-import msgspec
 
 from ...errors import INVALID, NOT_FOUND, Refused
 from ...model.feasibility import check_feasible
@@ -14,8 +11,9 @@ from ...store import operations as ops
 from ...wire import client
 from ...wire.letter import Letter
 from ...wire.message import Message
-from .explaining import reasons
+from .explaining import holds, reasons
 from .group import Group
+from .identity import stub_id
 from .ledger import Call, Ledger, Stub
 from .outcomes import CANCELLED
 from .workers import WorkersSide
@@ -68,13 +66,19 @@ class CallersSide:
         check_feasible(spec.shape, self._ledger.offers, letter.workspace, spec.nodes, spec.together)
         if spec.timeout_s < 0 or spec.retries < 0 or spec.max_containers < 0 or spec.wait_s < 0:
             raise Refused("A time or a number of this function is below zero.", fix="Give 0 or more.", code=INVALID)
-        digest = hashlib.blake2b(msgspec.msgpack.encode((letter.workspace, spec)), digest_size=12).hexdigest()
-        stub_id = f"stub-{digest}"
-        if stub_id not in self._ledger.stubs:
-            row = ops.StubRow(stub_id=stub_id, workspace_id=letter.workspace, spec=spec, created_at_s=now_s)
+        if 0 < spec.max_containers < spec.nodes:
+            raise Refused(
+                f"A call of this function runs on {spec.nodes} containers, and it may have {spec.max_containers}.",
+                fix="Raise max_containers, or give fewer nodes.",
+                code=INVALID,
+            )
+        row = ops.StubRow(
+            stub_id=stub_id(letter.workspace, spec), workspace_id=letter.workspace, spec=spec, created_at_s=now_s
+        )
+        if row.stub_id not in self._ledger.stubs:
             self._ledger.add_stub(row)
             self._group.put_stub(row)
-        self._group.answer(letter, client.StubRegistered(stub_id=stub_id))
+        self._group.answer(letter, client.StubRegistered(stub_id=row.stub_id))
 
     def _submit(self, message: client.SubmitTasks, letter: Letter, now_s: float) -> None:
         stub = self._stub_of(message.stub_id, letter.workspace)
@@ -153,5 +157,10 @@ class CallersSide:
                 f"No unfinished task {task_id} in this workspace.", fix="See `levers9 task show`.", code=NOT_FOUND
             )
         stub = self._ledger.stubs[call.stub_id]
-        message = client.TaskExplained(task_id=task_id, state=call.state, reasons=tuple(reasons(call, stub, now_s)))
+        message = client.TaskExplained(
+            task_id=task_id,
+            state=call.state,
+            reasons=tuple(reasons(call, stub, now_s)),
+            holds=holds(call, stub, now_s),
+        )
         self._group.answer(letter, message)

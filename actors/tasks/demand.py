@@ -8,6 +8,7 @@ from typing import Final
 from ...model.figures import DRAIN_S
 
 UNKNOWN_CALL_S: Final = 0.02  # what a call is taken to last before the first one has ended
+COMING_MAX: Final = 256  # requests of one stub that wait for room: more would not be placed sooner
 UNKNOWN_MAX: Final = 8  # containers asked for while nothing is known
 
 

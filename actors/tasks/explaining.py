@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from ...model.reasons import Reason
 from ...model.states import TaskState
 from ...wire import client
 from .ledger import Call, Stub
@@ -12,7 +13,8 @@ from .ledger import Call, Stub
 def reasons(call: Call, stub: Stub, now_s: float) -> Iterator[str]:
     """The sentences of `task why`, outermost reason first."""
     if call.state is TaskState.RUNNING:
-        yield f"It runs as attempt {call.attempt} in {call.container_id}."
+        ranks = f"{call.container_id}, rank 0 of {stub.spec.nodes}" if stub.spec.nodes > 1 else call.container_id
+        yield f"It runs as attempt {call.attempt} in {ranks}."
     elif call.state is TaskState.CANCELLING:
         yield f"It was cancelled, and {call.container_id} has not confirmed yet that its code stopped."
     else:
@@ -21,8 +23,9 @@ def reasons(call: Call, stub: Stub, now_s: float) -> Iterator[str]:
 
 def _waits(call: Call, stub: Stub, now_s: float) -> Iterator[str]:
     ahead = next(place for place, other in enumerate(stub.waiting) if other == call.task_id)
+    what = f"{stub.spec.nodes} free containers" if stub.spec.nodes > 1 else "a free container"
     yield (
-        f"It waits for a free container of {stub.spec.name}: {stub.available} are warm, {stub.coming} on their way, "
+        f"It waits for {what} of {stub.spec.name}: {stub.available} are warm, {stub.coming} on their way, "
         f"{ahead} calls are ahead."
     )
     if stub.blocked_until_s > now_s:
@@ -31,6 +34,11 @@ def _waits(call: Call, stub: Stub, now_s: float) -> Iterator[str]:
         yield stub.why_failed
     elif stub.why_held:
         yield stub.why_held
+
+
+def holds(call: Call, stub: Stub, now_s: float) -> tuple[Reason, ...]:
+    """What the scheduler said of the room that a call waits for."""
+    return stub.holds if call.waits and stub.why_held and stub.blocked_until_s <= now_s else ()
 
 
 def progress(stub: Stub) -> client.TasksProgressed:

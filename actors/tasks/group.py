@@ -130,6 +130,10 @@ class Group:
                 )
             )
 
+    def deliver_too(self, call: Call, container_id: str) -> None:
+        """Send an attempt that begins to another rank of its gang as well."""
+        self._deliveries.setdefault(container_id, []).append(call.task_id)
+
     def refuse(self, letter: Letter, failure: Failure) -> None:
         """Answer a request that is refused."""
         self.answer(letter, client.RequestRefused(failure=failure))

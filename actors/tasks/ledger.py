@@ -10,16 +10,21 @@ from collections import OrderedDict
 import msgspec
 
 from ...model.feasibility import PoolOffer
+from ...model.reasons import Reason
 from ...model.states import TASK_TRANSITIONS, TaskEvent, TaskState
 from ...store.operations import StubRow
 from ...wire.client import StubSpec
 from ...wire.message import Payload
+from .warm import Gang, Warm
 
 WATCHERS_MAX = 4  # callers of one task that hear its result; the newest count
 
 
 class Call(msgspec.Struct, kw_only=True):
-    """A task that has not ended. `attempt` counts the attempts started so far."""
+    """A task that has not ended. `attempt` counts the attempts started so far.
+
+    Where a gang runs it, `container_id` is that of its rank 0.
+    """
 
     task_id: str
     stub_id: str
@@ -28,6 +33,7 @@ class Call(msgspec.Struct, kw_only=True):
     attempt: int = 0
     retries_used: int = 0
     container_id: str = ""
+    gang_id: str = ""
     waiting_since_s: float = 0.0
     held_before_s: float = 0.0  # what its stub had been held in all when this call began to wait
     watchers: tuple[str, ...] = ()
@@ -42,28 +48,6 @@ class Call(msgspec.Struct, kw_only=True):
         return self.state in (TaskState.PENDING, TaskState.RETRY)
 
 
-class Warm(msgspec.Struct, kw_only=True):
-    """A container of a stub: requested, or available with `window` credits. `holding` are its tasks, oldest first.
-
-    `proved` once it ran a line of somebody's call; `leaving` once it was released: it gets no call any more.
-    """
-
-    container_id: str
-    stub_id: str
-    worker_id: str = ""
-    available: bool = False
-    window: int = 0
-    holding: dict[str, None] = msgspec.field(default_factory=dict)
-    idle_since_s: float = 0.0
-    leaving: bool = False
-    proved: bool = False
-
-    @property
-    def credits(self) -> int:
-        """How many more calls it takes now."""
-        return 0 if self.leaving or not self.available else max(0, self.window - len(self.holding))
-
-
 class Stub(msgspec.Struct, kw_only=True):
     """A function, its waiting calls in order, its containers, and what is known of its durations and failures."""
 
@@ -74,16 +58,19 @@ class Stub(msgspec.Struct, kw_only=True):
     watching: dict[str, int] = msgspec.field(default_factory=dict)  # callers, and how many calls each one watches
     unfinished: int = 0
     containers: dict[str, Warm] = msgspec.field(default_factory=dict)
+    gangs: dict[str, Gang] = msgspec.field(default_factory=dict)
     mean_s: float | None = None
     first_started_at_s: float | None = None
     failed_starts: int = 0
     blocked_until_s: float = 0.0
     why_failed: str = ""
     why_held: str = ""
+    holds: tuple[Reason, ...] = ()  # what `why_held` says, as data
     machines_only: bool = False
     held_s: float = 0.0  # how long in all nothing but missing machines held this stub, up to `held_since_s`
     held_since_s: float | None = None
     progress_due: bool = False
+    yields: bool = False  # some of its containers make room for others once their calls have ended
 
     def learn_duration(self, duration_s: float) -> None:
         """Keep a moving mean of how long a call takes."""
@@ -99,12 +86,17 @@ class Stub(msgspec.Struct, kw_only=True):
 
     @property
     def available(self) -> int:
-        """How many containers are warm and stay."""
-        return sum(warm.available and not warm.leaving for warm in self.containers.values())
+        """How many containers are warm and stay; of gangs only whole ones count."""
+        if self.spec.nodes > 1:
+            return sum(gang.size for gang in self.gangs.values() if gang.whole)
+        return sum(warm.stays for warm in self.containers.values())
 
     @property
     def coming(self) -> int:
-        """How many containers are asked for and not warm yet."""
+        """How many containers are asked for and not warm yet, or wait for the others of their gang."""
+        if self.spec.nodes > 1:
+            staying = [gang for gang in self.gangs.values() if not (gang.leaving or gang.whole)]
+            return sum(not member.leaving for gang in staying for member in gang.members.values())
         return sum(not warm.available and not warm.leaving for warm in self.containers.values())
 
 
@@ -128,16 +120,36 @@ class Ledger:
         self.touched[stub_id] = None
 
     def add_container(self, warm: Warm) -> None:
-        """Know a container of a known stub."""
-        self.stubs[warm.stub_id].containers[warm.container_id] = self.containers[warm.container_id] = warm
+        """Know a container of a known stub; of those with one rank of a gang the newest is its member."""
+        stub = self.stubs[warm.stub_id]
+        stub.containers[warm.container_id] = self.containers[warm.container_id] = warm
+        if warm.gang_id:
+            new = Gang(gang_id=warm.gang_id, stub_id=warm.stub_id, size=stub.spec.nodes)
+            stub.gangs.setdefault(warm.gang_id, new).members[warm.rank] = warm
 
     def drop_container(self, container_id: str) -> Warm | None:
         """A container has ended; what it holds is still in `holding`."""
         warm = self.containers.pop(container_id, None)
         if warm is not None:
             del self.stubs[warm.stub_id].containers[container_id]
+            gang = self.gang_of(warm)
+            if gang is not None and gang.members.get(warm.rank) is warm:
+                del gang.members[warm.rank]
             self.touch(warm.stub_id)
         return warm
+
+    def gang_of(self, one: Call | Warm) -> Gang | None:
+        """The gang that runs a call, or of which a container is a member."""
+        return self.stubs[one.stub_id].gangs.get(one.gang_id) if one.gang_id else None
+
+    def holders(self, call: Call) -> list[Warm]:
+        """The containers that run a call, as far as they are known, in order of their ranks."""
+        gang = self.gang_of(call)
+        if gang is not None:
+            members = [gang.members[rank] for rank in sorted(gang.members)]
+            return [member for member in members if call.task_id in member.holding]
+        warm = self.containers.get(call.container_id)
+        return [] if warm is None else [warm]
 
     def add_call(self, call: Call) -> None:
         """Know a call that has not ended; it waits, or its container holds it."""
@@ -149,7 +161,16 @@ class Ledger:
         if call.waits:
             stub.waiting[call.task_id] = None
         else:
-            self.containers[call.container_id].holding[call.task_id] = None
+            self._hold(call, self.containers[call.container_id])
+
+    def _hold(self, call: Call, warm: Warm) -> None:
+        """This container has the call, and with it all others of its gang."""
+        call.container_id, call.gang_id = warm.container_id, warm.gang_id
+        gang = self.gang_of(warm)
+        if gang is not None:
+            gang.task_id = call.task_id
+        for one in (warm,) if gang is None else gang.members.values():
+            one.holding[call.task_id] = None
 
     def watch(self, call: Call, source: str) -> None:
         """This caller hears the result as well."""
@@ -168,27 +189,30 @@ class Ledger:
             del stub.watching[source]
 
     def start(self, call: Call, warm: Warm, now_s: float) -> None:
-        """The next attempt of a waiting call begins in this container."""
+        """The next attempt of a waiting call begins in this container, or in the gang of which it is rank 0."""
         stub = self.stubs[call.stub_id]
         call.move(TaskEvent.STARTED)
         call.attempt += 1
-        call.container_id = warm.container_id
         del stub.waiting[call.task_id]
-        warm.holding[call.task_id] = None
+        self._hold(call, warm)
         if stub.first_started_at_s is None:
             stub.first_started_at_s = now_s
 
     def let_go(self, call: Call, now_s: float) -> None:
-        """The container of this call holds it no more."""
-        warm = self.containers.get(call.container_id)
-        if warm is not None:
+        """The container of this call, or its gang, holds it no more."""
+        for warm in self.holders(call):
             warm.holding.pop(call.task_id, None)
             warm.idle_since_s = now_s
+        gang = self.gang_of(call)
+        if gang is not None:
+            gang.task_id, gang.failed_at_s, gang.idle_since_s = "", None, now_s
+            gang.ended.clear()
+            gang.owed.clear()
 
     def wait_again(self, call: Call, now_s: float) -> None:
         """A call that was let go and goes on is the next of its stub; its waiting time begins anew."""
         waiting = self.stubs[call.stub_id].waiting
-        call.container_id = ""
+        call.container_id = call.gang_id = ""
         call.waiting_since_s = now_s
         call.held_before_s = self.stubs[call.stub_id].count_held(now_s)
         waiting[call.task_id] = None

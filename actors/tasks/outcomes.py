@@ -8,6 +8,7 @@ import msgspec
 
 from ...model.states import End, TaskEvent, TaskState
 from ...wire.message import Failure
+from ...wire.work import AttemptResult
 from .ledger import Call
 
 LOSSES: Final = frozenset({End.DISCONNECTED, End.KILLED})  # the call itself did nothing wrong: it may run again
@@ -32,17 +33,18 @@ class Verdict(msgspec.Struct, frozen=True):
     uses_retry: bool = False
 
 
-def judge_end(call: Call, end: End, started: bool, retries: int) -> Verdict:
+def judge_end(call: Call, result: AttemptResult, retries: int) -> Verdict:
     """A raised exception, a timeout and too much memory are answers; only a loss runs again, while retries are left.
 
-    An attempt of which no line ran uses no retry. CANCELLED without a cancel of the task is a loss: its container was
-    told to stop.
+    An attempt of which no line ran uses no retry, and none whose container made room for others. CANCELLED without a
+    cancel of the task is a loss: its container was told to stop.
     """
+    end = result.end
     if call.state is TaskState.CANCELLING:
         return Verdict(TaskEvent.SUCCEEDED if end is End.OK else TaskEvent.STOPPED)
     if end not in LOSSES and end is not End.CANCELLED:
         return Verdict(_FINAL[end])
-    if not started:
+    if not result.started or result.preempted:
         return Verdict(TaskEvent.RETRIED)
     if call.retries_used < retries:
         return Verdict(TaskEvent.RETRIED, uses_retry=True)

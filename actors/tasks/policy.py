@@ -81,11 +81,7 @@ class TasksPolicy:
         self._group.flush = True
         pressed = any(stub.why_held and stub.waiting for stub in self.ledger.stubs.values())
         for stub in self.ledger.stubs.values():
-            if stub.waiting:
-                self._containers.expire(stub, now_s)
-                self.ledger.touch(stub.stub_id)
-            if stub.containers:
-                self._containers.release_idle(stub, now_s, pressed)
+            self._containers.pass_time(stub, now_s, pressed)
             if stub.progress_due:
                 self._tell_progress(stub)
 
@@ -99,6 +95,7 @@ class TasksPolicy:
         """All that the letters since the last plan amount to, or None when there is nothing to do."""
         for stub_id in self.ledger.touched:
             stub = self.ledger.stubs[stub_id]
+            self._containers.release_yielded(stub)
             self._containers.ask(stub, now_s)
             self._containers.deliver(stub, now_s)
         self.ledger.touched.clear()

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import Final
 
 from ...model.states import ContainerState, End
 from ...store import operations as ops
 from ...wire.message import Payload
-from .ledger import Call, Ledger, Warm
+from .ledger import Call, Ledger
+from .warm import Warm
 from .workers import WorkersSide
+
+_LOST: Final = "its container ended while nobody led"
 
 
 class Recovery:
@@ -32,6 +36,9 @@ class Recovery:
             if container.state is not ContainerState.ENDED and container.stub_id in self._ledger.stubs:
                 self._ledger.add_container(_warm(container, now_s))
                 self._ledger.touch(container.stub_id)
+        for stub in self._ledger.stubs.values():
+            for gang in stub.gangs.values():
+                gang.leaving = all(member.leaving for member in gang.members.values())
         for task in tasks:
             self._know_task(task, now_s)
 
@@ -43,8 +50,19 @@ class Recovery:
             stub.first_started_at_s = min(row.started_at_s, stub.first_started_at_s or row.started_at_s)
         if call.waits or call.container_id in self._ledger.containers:
             self._ledger.add_call(call)
+            self._lose_ranks(call, now_s)
         else:
             self._lose(call, now_s)
+
+    def _lose_ranks(self, call: Call, now_s: float) -> None:
+        """Ranks of its gang ended while nobody led; whether they had done their part, nobody heard."""
+        gang = self._ledger.gang_of(call)
+        if gang is None:
+            return
+        for rank in gang.lacking:
+            if gang.task_id == call.task_id:
+                gone = Warm(container_id="", stub_id=call.stub_id, gang_id=gang.gang_id, rank=rank)
+                self._workers.lose_rank(gang, gone, End.DISCONNECTED, _LOST, now_s)
 
     def _lose(self, call: Call, now_s: float) -> None:
         """Its container ended while nobody led; whatever its worker told us then, nobody heard."""
@@ -52,7 +70,7 @@ class Recovery:
         self._ledger.add_container(gone)
         self._ledger.add_call(call)
         self._ledger.drop_container(gone.container_id)
-        self._workers.lose(call, End.DISCONNECTED, "its container ended while nobody led", now_s)
+        self._workers.lose(call, End.DISCONNECTED, _LOST, now_s)
 
 
 def _warm(row: ops.ContainerRow, now_s: float) -> Warm:
@@ -64,6 +82,8 @@ def _warm(row: ops.ContainerRow, now_s: float) -> Warm:
         available=row.state is ContainerState.READY,
         idle_since_s=now_s,
         leaving=row.state is ContainerState.STOPPING,
+        gang_id=row.gang_id,
+        rank=row.rank,
     )
 
 

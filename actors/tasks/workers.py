@@ -8,9 +8,11 @@ from ...store import operations as ops
 from ...wire import client, work
 from ...wire.letter import Letter
 from .group import Group
-from .ledger import Call, Ledger, Stub, Warm
+from .ledger import Call, Ledger, Stub
 from .outcomes import CANCELLED, judge_end, loss_failure
 from .parts import order_bytes, parts
+from .ranks import Ranks, verdict
+from .warm import Gang, RankEnd, Warm
 
 _RAN: frozenset[End] = frozenset({End.OK, End.ERROR, End.TIMED_OUT, End.OUT_OF_MEMORY})  # their durations tell
 
@@ -21,6 +23,7 @@ class WorkersSide:
     def __init__(self, ledger: Ledger, group: Group) -> None:
         self._ledger = ledger
         self._group = group
+        self.ranks = Ranks(group)
 
     def handle(self, letter: Letter, now_s: float) -> None:
         """Take one letter of a worker in."""
@@ -46,19 +49,22 @@ class WorkersSide:
         if warm is not None:
             warm.window = message.window
             self._ledger.touch(warm.stub_id)
-        for result in message.results:
-            self._take_result(result, message.container_id, warm, now_s)
-        keys = [work.AttemptKey(result.task_id, result.attempt) for result in message.results]
+        keys = [
+            work.AttemptKey(result.task_id, result.attempt)
+            for result in message.results
+            if self._take_result(result, message.container_id, warm, now_s)
+        ]
         self._group.acknowledge(source, message.container_id, keys)
 
-    def _take_result(self, result: work.AttemptResult, container_id: str, warm: Warm | None, now_s: float) -> None:
+    def _take_result(self, result: work.AttemptResult, container_id: str, warm: Warm | None, now_s: float) -> bool:
         """A result counts for the attempt that owns its task; any other comes too late, or twice.
 
         The container of a call that waits again is history: nothing that it still says counts.
+        Answers whether the worker need keep it no more: a rank's counts until its gang's attempt is over.
         """
         call = self._ledger.calls.get(result.task_id)
-        if call is None or call.attempt != result.attempt or call.container_id != container_id or call.waits:
-            return
+        if call is None or call.attempt != result.attempt or call.waits or not self._runs(call, container_id):
+            return True
         stub = self._ledger.stubs[call.stub_id]
         if result.started and result.end in _RAN:
             stub.learn_duration(result.duration_s)
@@ -66,18 +72,50 @@ class WorkersSide:
             warm.proved = True
             stub.failed_starts = 0
             stub.blocked_until_s = 0.0
-        self.end(stub, call, result, now_s)
+        gang = self._ledger.gang_of(call)
+        if gang is None or warm is None:
+            self.end(stub, call, result, now_s)
+            return True
+        warm.last_told = work.AttemptKey(result.task_id, result.attempt)
+        self._end_rank(gang, warm, result, now_s)
+        return False
 
-    def lose(self, call: Call, end: End, why: str, now_s: float) -> None:
+    def _runs(self, call: Call, container_id: str) -> bool:
+        if not call.gang_id:
+            return call.container_id == container_id
+        return any(warm.container_id == container_id for warm in self._ledger.holders(call))
+
+    def lose(self, call: Call, end: End, why: str, now_s: float, preempted: bool = False) -> None:
         """The container of a call is gone, and its worker never told how the call itself ended."""
-        lost = work.AttemptResult(call.task_id, call.attempt, end)
+        lost = work.AttemptResult(call.task_id, call.attempt, end, preempted=preempted)
         self.end(self._ledger.stubs[call.stub_id], call, lost, now_s, why)
+
+    # Gangs
+
+    def lose_rank(self, gang: Gang, warm: Warm, end: End, why: str, now_s: float, preempted: bool = False) -> None:
+        """The container of a rank is gone, and its worker never told how its part of the call ended."""
+        call = self._ledger.calls[gang.task_id]
+        lost = work.AttemptResult(call.task_id, call.attempt, end, preempted=preempted)
+        self._end_rank(gang, warm, lost, now_s, why)
+
+    def _end_rank(self, gang: Gang, warm: Warm, result: work.AttemptResult, now_s: float, why: str = "") -> None:
+        end = RankEnd(container_id=warm.container_id, worker_id=warm.worker_id, result=result, why=why)
+        self.ranks.note(gang, warm.rank, end, now_s)
+        self.judge_gang(gang, now_s)
+
+    def judge_gang(self, gang: Gang, now_s: float) -> None:
+        """End the attempt that a gang runs, if what its ranks came to is its end."""
+        call = self._ledger.calls[gang.task_id]
+        end = verdict(gang, call.state is TaskState.CANCELLING, now_s)
+        if end is not None:
+            self.ranks.finish(gang, f"{call.task_id} ended with another rank of its gang")
+            self.end(self._ledger.stubs[call.stub_id], call, end.result, now_s, end.why)
 
     def end(self, stub: Stub, call: Call, result: work.AttemptResult, now_s: float, why: str = "") -> None:
         """An attempt has ended: its task ends with it, or goes on."""
-        verdict = judge_end(call, result.end, result.started, stub.spec.retries)
+        judged = judge_end(call, result, stub.spec.retries)
         self._ledger.let_go(call, now_s)
-        call.move(verdict.event)
+        call.move(judged.event)
         told = _as_told(call, result, why)
         self._group.end(
             ops.AttemptEnd(
@@ -89,14 +127,14 @@ class WorkersSide:
                 failure=told.failure,
                 last_log_line=told.last_log_line,
                 retry_at_s=0.0 if call.state.terminal else now_s,
-                uses_retry=verdict.uses_retry,
+                uses_retry=judged.uses_retry,
             )
         )
         if call.state.terminal:
             self._ledger.forget(call)
             self._group.finish(call, told)
         else:
-            call.retries_used += verdict.uses_retry
+            call.retries_used += judged.uses_retry
             self._ledger.wait_again(call, now_s)
             self._ledger.touch(stub.stub_id)
 
@@ -105,14 +143,19 @@ class WorkersSide:
     def order(self, call: Call) -> work.AttemptOrder:
         """The order for the newest attempt of a call."""
         timeout_s = self._ledger.stubs[call.stub_id].spec.timeout_s
-        return work.AttemptOrder(call.task_id, call.attempt, call.arguments, timeout_s)
+        gang = self._ledger.gang_of(call)
+        rank0 = "" if gang is None else gang.address
+        return work.AttemptOrder(call.task_id, call.attempt, call.arguments, timeout_s, rank0)
 
     def tell_cancel(self, call: Call) -> None:
-        """Tell the worker of a call in CANCELLING; it hears again whenever it says that it holds the call."""
-        worker_id = self._ledger.containers[call.container_id].worker_id
+        """Tell each worker of a call in CANCELLING; it hears again whenever it says that it holds the call."""
+        for warm in self._ledger.holders(call):
+            self._tell_cancel(call, warm)
+
+    def _tell_cancel(self, call: Call, warm: Warm) -> None:
         keys = (work.AttemptKey(call.task_id, call.attempt),)
-        message = work.CancelAttempts(container_id=call.container_id, attempts=keys)
-        self._group.send(f"worker/{worker_id}", message)
+        message = work.CancelAttempts(container_id=warm.container_id, attempts=keys)
+        self._group.send(f"worker/{warm.worker_id}", message)
 
     def _held(self, message: work.AttemptsHeld, source: str) -> None:
         """What a worker lost on the way is sent again; what it holds and no longer owns is stopped."""
@@ -124,11 +167,12 @@ class WorkersSide:
             warm.window = message.window
             self._ledger.touch(warm.stub_id)
             ours = {work.AttemptKey(task_id, self._ledger.calls[task_id].attempt) for task_id in warm.holding}
-            self._send_again(warm, set(message.attempts), source)
+            self._send_again(warm, set(message.attempts))
         foreign = tuple(key for key in message.attempts if key not in ours)
         if foreign:
             stop = work.CancelAttempts(container_id=message.container_id, attempts=foreign, superseded=True)
             self._group.send(source, stop)
+            self._release_astray(warm, foreign)
         if message.question:
             kept = tuple(key for key in message.attempts if key in ours)
             confirmed = work.AttemptsConfirmed(
@@ -136,19 +180,42 @@ class WorkersSide:
             )
             self._group.send(source, confirmed)
 
-    def _send_again(self, warm: Warm, theirs: set[work.AttemptKey], source: str) -> None:
+    def _release_astray(self, warm: Warm | None, foreign: tuple[work.AttemptKey, ...]) -> None:
+        """A rank that runs what its gang no longer does is on its way out: it gets no other call."""
+        if warm is not None and warm.gang_id and set(foreign) != {warm.last_told}:
+            self.ranks.release([warm], "it ran an attempt that its gang does no more")
+
+    def _send_again(self, warm: Warm, theirs: set[work.AttemptKey]) -> None:
         """A cancelled attempt is never sent again: its worker hears of the cancel instead, and answers that."""
         calls = [self._ledger.calls[task_id] for task_id in warm.holding]
         lacking = [
-            self.order(call)
+            call
             for call in calls
             if call.state is TaskState.RUNNING and work.AttemptKey(call.task_id, call.attempt) not in theirs
         ]
-        for part in parts(lacking, order_bytes):
-            self._group.send(source, work.RunAttempts(container_id=warm.container_id, attempts=part))
+        gang = self._ledger.gang_of(warm)
+        if gang is not None and lacking and not gang.address:
+            gang.owed[warm.rank] = None  # its rank 0 is heard of soon
+        else:
+            self._run(warm, lacking)
         for call in calls:
             if call.state is TaskState.CANCELLING:
-                self.tell_cancel(call)
+                self._tell_cancel(call, warm)
+
+    def _run(self, warm: Warm, calls: list[Call]) -> None:
+        for part in parts(map(self.order, calls), order_bytes):
+            run = work.RunAttempts(container_id=warm.container_id, attempts=part)
+            self._group.send(f"worker/{warm.worker_id}", run)
+
+    def send_owed(self, gang: Gang) -> None:
+        """It is known where the ranks of this gang meet: those that had not heard of their call do now."""
+        if not gang.address:
+            return
+        for rank in gang.owed:
+            call = self._ledger.calls[gang.task_id]
+            if rank in gang.members and rank not in gang.ended and call.state is TaskState.RUNNING:
+                self._run(gang.members[rank], [call])
+        gang.owed.clear()
 
 
 def _as_told(call: Call, result: work.AttemptResult, why: str) -> client.TaskResult:

@@ -6,8 +6,7 @@ from levers9_test_tasks import Stage, delivered, told
 
 from levers9.actors.counts import Counts
 from levers9.actors.tasks import TasksPolicy
-from levers9.actors.tasks.containers import COMING_MAX
-from levers9.actors.tasks.demand import containers_wanted
+from levers9.actors.tasks.demand import COMING_MAX, containers_wanted
 from levers9.model.figures import CRASH_LOOP_FAILURES
 from levers9.model.states import ContainerState, End, TaskState
 from levers9.store import operations as ops

@@ -152,9 +152,10 @@ def test_an_attempt_of_which_no_line_ran_never_uses_up_a_call() -> None:
 def test_every_end_has_its_verdict() -> None:
     for end in End:
         call = Call(task_id="a", stub_id="s", arguments=Payload("msgpack"), state=TaskState.RUNNING)
-        assert isinstance(judge_end(call, end, started=True, retries=0), Verdict)
+        result = work.AttemptResult("a", 1, end)
+        assert isinstance(judge_end(call, result, retries=0), Verdict)
         call.state = TaskState.CANCELLING
-        event = judge_end(call, end, started=True, retries=9).event
+        event = judge_end(call, result, retries=9).event
         assert event is (TaskEvent.SUCCEEDED if end is End.OK else TaskEvent.STOPPED)
 
 
