@@ -1,0 +1,327 @@
+"""Where the members of a gang go together: in one domain of a topology, near each other, or anywhere.
+
+A topology orders node labels from coarse to fine, and nodes are below the last one. A gang may require one domain of a
+level; or prefer it, and take a coarser one or several where none has room; or not care. Two passes: the members that
+fit are summed from nodes to domains, then domains are chosen from above down to nodes, by best fit for those who care
+and by least free capacity for those who do not. Both are described in `fits`.
+"""
+
+from __future__ import annotations
+
+from itertools import islice
+from typing import Final
+
+import msgspec
+
+from ...model.gangs import NODE_LEVEL, Together, TopologyMode
+from ...model.queues import Flavor, Topology
+from ...model.reasons import Excluded, HoldKind, Lack, Reason
+from ...model.resources import Shape
+from .capacity import Node, NodeKind, Standing
+from .counting import EVERYWHERE, NOWHERE, Changes, Count, Counted, room_when_empty
+from .domains import ROOT, Domains, Tree
+from .fits import Part, Path
+from .regrouping import Regrouping
+from .shortage import alone, excluded, helpful, lack, reason_for
+
+COUNTED_MAX: Final = 64  # kinds of questions whose counts are kept; one of 5,000 nodes takes about 1 MiB
+CLOSED_LOOKED_AT: Final = 512  # for a reason
+FEW: Final = 16  # so many left-out nodes are counted out and in again with each question
+_FLAT: Final = Topology(name="", levels=())
+
+
+class Assignment(msgspec.Struct, frozen=True, kw_only=True):
+    """The node of each rank. Ranks next to each other are near each other."""
+
+    nodes: tuple[str, ...]
+    topology: str = ""  # in which it was looked for; "" where nearness was not asked for
+
+
+class Found(msgspec.Struct, frozen=True, kw_only=True):
+    """Nodes with how many members each; `steps` is how many levels above the one that was asked for."""
+
+    seats: tuple[Part, ...]
+    steps: int = 0
+
+
+class Question(msgspec.Struct, frozen=True):
+    """What counts are kept for."""
+
+    topology: str
+    shape: Shape
+    standings: frozenset[Standing]
+    unit_depth: int
+    unit: int
+    without: frozenset[str] = NOWHERE
+    empty: bool = False
+
+
+def flavor_of(node: Node, flavors: tuple[Flavor, ...]) -> Flavor | None:
+    """The flavor that owns a node: the first that matches it, so that no node is counted in two."""
+    for flavor in flavors:
+        if (
+            flavor.pool in ("", node.kind.pool)
+            and flavor.gpu_type in ("", node.kind.capacity.gpu_type)
+            and all(node.kind.traits.label(key) == value for key, value in flavor.labels.items())
+        ):
+            return flavor
+    return None
+
+
+def find(domains: Domains, members: int, together: Together) -> Found | None:
+    """Nodes for all members, or None."""
+    units, unit = members // domains.unit, domains.unit
+    if domains.fit(ROOT) < units:
+        return None
+    if together.mode is TopologyMode.NONE:
+        parts = domains.at(domains.unit_depth).smallest_first(units)
+        return Found(seats=tuple(seat for path, count in parts for seat in domains.seats(path, count * unit, True)))
+    asked = domains.tree.depth(together.level)
+    lowest = asked if together.mode is TopologyMode.REQUIRED else 0
+    for depth in range(asked, lowest - 1, -1):
+        path = domains.at(depth).tightest(units)
+        if path is not None:
+            return Found(seats=tuple(domains.seats(path, members)), steps=asked - depth)
+    return None
+
+
+class Topologies:
+    """All nodes, and their domains in each topology. What is answered depends on the nodes of now alone."""
+
+    def __init__(self) -> None:
+        self.nodes: dict[str, Node] = {}
+        self._closed: dict[str, None] = {}
+        self._kinds: dict[str, NodeKind] = {}  # with which each node was put into the trees
+        self._flavors: tuple[Flavor, ...] = ()
+        self._trees: dict[str, Tree] = {"": Tree(_FLAT)}
+        self._changes = Changes()
+        self._counted: dict[Question, Counted] = {}
+
+    def configure(self, topologies: tuple[Topology, ...], flavors: tuple[Flavor, ...]) -> None:
+        """Other topologies, or flavors; nodes stay known."""
+        self._flavors = flavors
+        self._trees = {topology.name: Tree(topology) for topology in (_FLAT, *topologies)}
+        self._counted.clear()
+        for node in self.nodes.values():
+            self._seat(node)
+
+    def put(self, node: Node) -> None:
+        """A node appeared, or changed in any way."""
+        known = self.nodes.get(node.node_id)
+        self.nodes[node.node_id] = node
+        if node.standing is Standing.CLOSED:
+            self._closed[node.node_id] = None
+        else:
+            self._closed.pop(node.node_id, None)
+        if known is not node or self._kinds.get(node.node_id) is not node.kind:
+            self._seat(node)
+        self._changes.note(node.node_id)
+
+    def _seat(self, node: Node) -> None:
+        """A flavor that hangs together by one topology keeps its nodes out of the others."""
+        self._kinds[node.node_id] = node.kind
+        flavor = flavor_of(node, self._flavors)
+        own = "" if flavor is None else flavor.topology
+        for tree in self._trees.values():
+            tree.put(node, not own or tree.name in ("", own))
+
+    def drop(self, node_id: str) -> None:
+        """A node is no more."""
+        if self.nodes.pop(node_id, None) is None:
+            return
+        self._closed.pop(node_id, None)
+        self._kinds.pop(node_id, None)
+        for tree in self._trees.values():
+            tree.drop(node_id)
+        self._changes.note(node_id)
+
+    # Questions
+
+    def assign(
+        self,
+        members: int,
+        shape: Shape,
+        together: Together,
+        standings: frozenset[Standing],
+        without: frozenset[str] = NOWHERE,
+    ) -> Assignment | Reason:
+        """Nodes with these standings for all members, or why there are none; those in `without` are kept for others."""
+        best: Found | None = None
+        name = ""
+        for tree in self._asked(together):
+            found = find(self._count(tree, shape, together, standings, without), members, together)
+            if found is not None and (best is None or found.steps < best.steps):
+                best, name = found, tree.name
+        if best is not None:
+            return Assignment(nodes=self._by_rank(self._trees[name], best.seats), topology=name)
+        return self._why_not(members, shape, together, standings, without)
+
+    def possible(self, members: int, shape: Shape, together: Together) -> Reason | None:
+        """Why a gang would not fit even if every known node were empty and open; None: it would."""
+        trees = self._asked(together)
+        if not trees:
+            return self._no_such_level(members, together)
+        if members % max(1, together.slice_size):
+            detail = f"{members} members can't be cut into slices of {together.slice_size}."
+            return Reason(kind=HoldKind.TOPOLOGY, level=together.level, wanted=members, detail=detail)
+        for tree in trees:
+            if find(self._count_empty(tree, shape, together), members, together) is not None:
+                return None
+        return reason_for([self._count_empty(tree, shape, together) for tree in trees], members, together)
+
+    def replace(
+        self,
+        nodes: tuple[str, ...],
+        shape: Shape,
+        together: Together,
+        standings: frozenset[Standing],
+        without: frozenset[str] = NOWHERE,
+    ) -> tuple[str, ...] | Reason:
+        """Nodes for the members of a gang that were lost, "" in `nodes`, in order of their ranks; the others stay.
+
+        A required domain is that of the others, and so is the domain of a slice that has others left.
+        """
+        lost = nodes.count("")
+        if lost == len(nodes):
+            answer = self.assign(lost, shape, together, standings, without)
+            return answer if isinstance(answer, Reason) else answer.nodes
+        fits = 0
+        for tree in self._asked(together):
+            regrouping = Regrouping(self._count(tree, shape, together, standings, without), together, nodes)
+            found = regrouping.find()
+            if found is not None:
+                return found
+            fits = max(fits, regrouping.fits)
+        reason = self._why_not(lost, shape, together, standings, without)
+        return msgspec.structs.replace(reason, fits=min(fits, lost - 1), excluded=())
+
+    def levels(self) -> tuple[str, ...]:
+        """Every level that some node has, from coarse to fine within each topology."""
+        names = [level for tree in self._trees.values() if tree.paths for level in tree.levels]
+        return (*dict.fromkeys(names), NODE_LEVEL)
+
+    def count(self, shape: Shape, standings: frozenset[Standing], without: frozenset[str] = NOWHERE) -> int:
+        """How many containers of a shape have room."""
+        return self._count(self._trees[""], shape, Together(), standings, without).fit(ROOT)
+
+    # Reasons
+
+    def _no_such_level(self, members: int, together: Together) -> Reason:
+        where = f"topology {together.topology}" if together.topology else "any topology"
+        detail = f"No node of {where} has the level {together.level!r}; there are {', '.join(self.levels())}."
+        return Reason(
+            kind=HoldKind.TOPOLOGY, topology=together.topology, level=together.level, wanted=members, detail=detail
+        )
+
+    def _why_not(
+        self, members: int, shape: Shape, together: Together, standings: frozenset[Standing], without: frozenset[str]
+    ) -> Reason:
+        trees = self._asked(together)
+        if not trees:
+            return self._no_such_level(members, together)
+        counts = [self._count(tree, shape, together, standings, without) for tree in trees]
+        reason = reason_for(counts, members, together)
+        tree = self._trees[reason.topology]
+        excluded = self._excluded(tree, members, shape, together, standings, without)
+        if reason.kind is HoldKind.TOPOLOGY:
+            return msgspec.structs.replace(reason, excluded=excluded)
+        lacks = self._lacks(tree, members, reason.fits, shape, standings, without)
+        return msgspec.structs.replace(reason, excluded=excluded, lacks=lacks)
+
+    def _excluded(
+        self,
+        tree: Tree,
+        members: int,
+        shape: Shape,
+        together: Together,
+        standings: frozenset[Standing],
+        without: frozenset[str],
+    ) -> tuple[Excluded, ...]:
+        """Nodes that would make it fit, but are closed or kept for others."""
+        unavailable = [*islice(self._closed, CLOSED_LOOKED_AT), *sorted(without - self._closed.keys())]
+        if not unavailable:
+            return ()
+        with_all = self._count(tree, shape, together, standings | {Standing.CLOSED}, NOWHERE)
+        open_now = self._count(tree, shape, together, standings, without)
+        depth = tree.depth(together.level) if together.mode is TopologyMode.REQUIRED else 0
+        return excluded(helpful(open_now, with_all, depth, members // open_now.unit, unavailable), self.nodes)
+
+    def _lacks(
+        self,
+        tree: Tree,
+        members: int,
+        fits: int,
+        shape: Shape,
+        standings: frozenset[Standing],
+        without: frozenset[str],
+    ) -> tuple[Lack, ...]:
+        """Each resource of which there is too little for all members; the first where it is all there, but apart."""
+        shapes = alone(shape)
+        scarce = [
+            resource
+            for resource, other in shapes.items()
+            if self._count(tree, other, Together(), standings, without).fit(ROOT) < members
+        ]
+        return tuple(lack(resource, shape, members - fits) for resource in scarce or [*shapes][:1])
+
+    # Trees and counts
+
+    def _asked(self, together: Together) -> list[Tree]:
+        """The topologies in which to look, in their order; the flat one, of all nodes, is the last resort."""
+        mode, level = together.mode, together.level
+        flat = self._trees[""]
+        named = [self._trees[together.topology]] if together.topology in self._trees else []
+        if together.topology:
+            trees = named
+        elif mode is TopologyMode.PREFERRED or (level and level != NODE_LEVEL):
+            trees = [*(tree for tree in self._trees.values() if tree.name), flat]
+        else:
+            trees = [flat]
+        if level and level != NODE_LEVEL:
+            return [tree for tree in trees if level in tree.levels and tree.paths]
+        return [] if mode is not TopologyMode.NONE and not level else [tree for tree in trees if tree.paths]
+
+    def _count(
+        self, tree: Tree, shape: Shape, together: Together, standings: frozenset[Standing], without: frozenset[str]
+    ) -> Domains:
+        kept = without if len(without) > FEW else NOWHERE
+        depth, unit = _unit(tree, together)
+        question = Question(tree.name, shape, standings, depth, unit, kept)
+        counted = self._counted_for(question, lambda node: node.count(shape))
+        return counted.catch_up(self.nodes, self._changes, without)
+
+    def _count_empty(self, tree: Tree, shape: Shape, together: Together) -> Domains:
+        depth, unit = _unit(tree, together)
+        question = Question(tree.name, shape, EVERYWHERE, depth, unit, empty=True)
+        counted = self._counted_for(question, lambda node: room_when_empty(node.kind, shape))
+        return counted.catch_up(self.nodes, self._changes, NOWHERE)
+
+    def _counted_for(self, question: Question, count: Count) -> Counted:
+        """The counts that are kept for a question; those that nobody asked for longest make room."""
+        counted = self._counted.pop(question, None)
+        if counted is None:
+            domains = Domains(self._trees[question.topology], question.unit_depth, question.unit)
+            counted = Counted(domains, count, question.standings)
+            if len(self._counted) >= COUNTED_MAX:
+                del self._counted[next(iter(self._counted))]
+        self._counted[question] = counted
+        return counted
+
+    def _by_rank(self, tree: Tree, seats: tuple[Part, ...]) -> tuple[str, ...]:
+        """Nodes in order of their domains, then of their names, each as often as members go there."""
+        place = {path: path[:-1] if tree.levels else self._place(path[-1]) for path, _ in seats}
+        ordered = sorted(seats, key=lambda seat: (place[seat[0]], self.nodes[seat[0][-1]].name, seat[0][-1]))
+        return tuple(path[-1] for path, count in ordered for _ in range(count))
+
+    def _place(self, node_id: str) -> Path:
+        """The domain of a node in the first topology that has it."""
+        return next(
+            (tree.paths[node_id][:-1] for tree in self._trees.values() if tree.name and node_id in tree.paths), ()
+        )
+
+
+def _unit(tree: Tree, together: Together) -> tuple[int, int]:
+    """The depth of the domains in which slices stay, and the size of slices."""
+    if together.slice_size <= 1:
+        return tree.node_depth, 1
+    return tree.depth(together.level), together.slice_size

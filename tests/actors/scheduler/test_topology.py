@@ -1,0 +1,480 @@
+"""Domains and the two ways of choosing among them, by their worked examples and against a count from scratch."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
+
+from levers9.actors.scheduler.capacity import Node, Standing, new_node
+from levers9.actors.scheduler.topology import Assignment, Topologies, flavor_of
+from levers9.model.gangs import NODE_LEVEL, Together, TopologyMode
+from levers9.model.nodes import Traits
+from levers9.model.queues import Flavor, Topology
+from levers9.model.reasons import Excluded, HoldKind, Lack, Reason
+from levers9.model.resources import Capacity, Shape
+
+OPEN = frozenset({Standing.OPEN})
+ANY = frozenset({Standing.OPEN, Standing.COMING, Standing.OFFERED})
+ONE = Shape(cpu_milli=1000, memory_mib=1)
+CARD = Shape(cpu_milli=1000, memory_mib=1, gpu_count=1)
+NVL = Topology(name="nvl", levels=("spine", "leaf", "domain"))
+RACKS = Topology(name="racks", levels=("rack",))
+REQUIRED, PREFERRED, NONE = TopologyMode.REQUIRED, TopologyMode.PREFERRED, TopologyMode.NONE
+
+
+def node_of(
+    name: str,
+    cpus: int = 64,
+    cards: int = 0,
+    standing: Standing = Standing.OPEN,
+    why: str = "",
+    pool: str = "p",
+    **labels: str,
+) -> Node:
+    capacity = Capacity(cpu_milli=cpus * 1000, memory_mib=1 << 20, gpu_count=cards, gpu_type="GB200" if cards else "")
+    traits = Traits(node=name, labels=tuple(sorted(labels.items())))
+    return new_node(name, pool, capacity, traits, standing, why)
+
+
+def topologies(*nodes: Node, configured: tuple[Topology, ...] = (RACKS,)) -> Topologies:
+    made = Topologies()
+    made.configure(configured, ())
+    for node in nodes:
+        made.put(node)
+    return made
+
+
+def racks(*cpus: int) -> Topologies:
+    """One node a rack, racks a, b, c …"""
+    return topologies(*(node_of(f"{rack}1", cpu, rack=rack) for rack, cpu in zip("abcdefgh", cpus)))
+
+
+def spread(answer: Assignment | Reason) -> dict[str, int]:
+    assert isinstance(answer, Assignment)
+    return dict(Counter(answer.nodes))
+
+
+def hold(answer: Assignment | Reason | tuple[str, ...] | None) -> Reason:
+    assert isinstance(answer, Reason)
+    return answer
+
+
+# The worked examples
+
+
+def test_best_fit_takes_the_largest_and_for_the_rest_the_tightest() -> None:
+    answer = racks(3, 3, 2, 1).assign(7, ONE, Together(PREFERRED, "rack"), OPEN)
+    assert spread(answer) == {"a1": 3, "b1": 3, "d1": 1}
+
+
+def test_least_free_capacity_takes_the_smallest_first() -> None:
+    assert spread(racks(3, 3, 2, 1).assign(7, ONE, Together(), OPEN)) == {"a1": 3, "b1": 1, "c1": 2, "d1": 1}
+
+
+def test_slices_by_best_fit_leave_odd_rooms_alone() -> None:
+    answer = racks(6, 5, 4, 3, 2).assign(12, ONE, Together(PREFERRED, "rack", 2), OPEN)
+    assert spread(answer) == {"a1": 6, "c1": 4, "e1": 2}
+
+
+def test_slices_by_least_free_capacity_fill_the_small_ones() -> None:
+    answer = racks(6, 5, 4, 3, 2).assign(10, ONE, Together(NONE, "rack", 2), OPEN)
+    assert spread(answer) == {"b1": 2, "c1": 4, "d1": 2, "e1": 2}
+
+
+# Levels
+
+
+def nvl(domains: int = 2, trays: int = 2, cards: int = 4) -> Topologies:
+    """Domains of trays, two domains a leaf, all of one spine."""
+    nodes = [
+        node_of(f"d{domain}t{tray}", cards=cards, spine="s", leaf=f"l{domain // 2}", domain=f"d{domain}")
+        for domain in range(domains)
+        for tray in range(trays)
+    ]
+    return topologies(*nodes, configured=(NVL,))
+
+
+def take(at: Topologies, node_id: str, count: int, shape: Shape = CARD) -> None:
+    node = at.nodes[node_id]
+    for _ in range(count):
+        node.take(f"{node_id}-{len(node.uses)}", shape, node.pick_cards(shape))
+    at.put(node)
+
+
+def test_a_required_domain_takes_all_members_or_none() -> None:
+    at = nvl()
+    take(at, "d0t0", 1)
+    assert spread(at.assign(8, CARD, Together(REQUIRED, "domain"), OPEN)) == {"d1t0": 4, "d1t1": 4}
+    take(at, "d1t1", 1)
+    answer = hold(at.assign(8, CARD, Together(REQUIRED, "domain"), OPEN))
+    assert (answer.kind, answer.topology, answer.level) == (HoldKind.TOPOLOGY, "nvl", "domain")
+    assert (answer.fits, answer.wanted) == (7, 8)
+
+
+def test_a_required_domain_is_the_tightest_that_fits() -> None:
+    at = nvl()
+    take(at, "d1t1", 3)
+    assert spread(at.assign(5, CARD, Together(REQUIRED, "domain"), OPEN)) == {"d1t0": 4, "d1t1": 1}
+
+
+def test_a_preferred_domain_gives_way_to_a_coarser_one_and_then_to_several() -> None:
+    at = nvl(domains=4)
+    take(at, "d0t0", 1)
+    prefers = Together(PREFERRED, "domain")
+    assert set(spread(at.assign(8, CARD, prefers, OPEN))) == {"d1t0", "d1t1"}
+    assert set(spread(at.assign(16, CARD, prefers, OPEN))) == {"d2t0", "d2t1", "d3t0", "d3t1"}
+    assert sum(spread(at.assign(20, CARD, prefers, OPEN)).values()) == 20
+    assert hold(at.assign(32, CARD, prefers, OPEN)).kind is HoldKind.ROOM
+
+
+def test_a_level_may_be_the_node_itself() -> None:
+    at = topologies(node_of("a", 2), node_of("b", 4), configured=())
+    assert spread(at.assign(3, ONE, Together(REQUIRED, NODE_LEVEL), OPEN)) == {"b": 3}
+    assert hold(at.assign(5, ONE, Together(REQUIRED, NODE_LEVEL), OPEN)).fits == 4
+    assert spread(at.assign(5, ONE, Together(PREFERRED, NODE_LEVEL), OPEN)) == {"b": 4, "a": 1}
+
+
+def test_neighbours_in_rank_are_neighbours_in_the_topology() -> None:
+    answer = nvl().assign(12, CARD, Together(PREFERRED, "domain"), OPEN)
+    assert isinstance(answer, Assignment)
+    assert answer.nodes == ("d0t0",) * 4 + ("d0t1",) * 4 + ("d1t0",) * 4
+    anywhere = nvl().assign(12, CARD, Together(), OPEN)
+    assert isinstance(anywhere, Assignment)
+    assert list(anywhere.nodes) == sorted(anywhere.nodes)
+
+
+def test_slices_are_ranks_in_a_row() -> None:
+    at = nvl()
+    take(at, "d0t0", 1)
+    answer = at.assign(12, CARD, Together(PREFERRED, "domain", 4), OPEN)
+    assert isinstance(answer, Assignment)
+    slices = [{node[:2] for node in answer.nodes[first : first + 4]} for first in range(0, 12, 4)]
+    assert all(len(domains) == 1 for domains in slices)
+
+
+def test_of_two_topologies_with_the_level_one_is_used() -> None:
+    east, west = Topology(name="east", levels=("row", "rack")), Topology(name="west", levels=("hall", "rack"))
+    at = topologies(node_of("e1", 3, row="r", rack="x"), node_of("w1", 4, hall="h", rack="x"), configured=(east, west))
+    answer = at.assign(4, ONE, Together(REQUIRED, "rack"), OPEN)
+    assert isinstance(answer, Assignment)
+    assert answer == Assignment(nodes=("w1",) * 4, topology="west")
+    assert hold(at.assign(5, ONE, Together(PREFERRED, "rack"), OPEN)).fits == 4
+    named = hold(at.assign(4, ONE, Together(REQUIRED, "rack", topology="east"), OPEN))
+    assert (named.topology, named.fits) == ("east", 3)
+
+
+def test_a_level_that_no_node_has_is_refused_with_those_that_exist() -> None:
+    at = nvl()
+    for answer in (
+        at.possible(2, CARD, Together(REQUIRED, "rack")),
+        at.assign(2, CARD, Together(PREFERRED, "rack"), OPEN),
+        at.possible(2, CARD, Together(REQUIRED, "domain", topology="other")),
+    ):
+        assert "spine, leaf, domain, node" in hold(answer).detail
+
+
+def test_a_gang_larger_than_the_cluster_is_refused_and_one_that_would_fit_if_it_were_empty_is_not() -> None:
+    at = nvl()
+    take(at, "d0t0", 4)
+    at.put(node_of("d1t0", cards=4, standing=Standing.CLOSED, why="cordoned", spine="s", leaf="l0", domain="d1"))
+    assert at.possible(8, CARD, Together(REQUIRED, "domain")) is None
+    assert at.possible(16, CARD, Together()) is None
+    assert hold(at.possible(9, CARD, Together(REQUIRED, "domain"))).fits == 8
+    assert hold(at.possible(17, CARD, Together())).fits == 16
+    assert "slices of 3" in hold(at.possible(8, CARD, Together(PREFERRED, "domain", 3))).detail
+
+
+def test_a_node_without_all_labels_belongs_to_no_domain() -> None:
+    at = topologies(node_of("a", 4, rack="x"), node_of("b", 4))
+    assert hold(at.assign(8, ONE, Together(REQUIRED, "rack"), OPEN)).fits == 4
+    assert sum(spread(at.assign(8, ONE, Together(), OPEN)).values()) == 8
+
+
+def test_a_node_that_moves_to_another_rack_counts_there() -> None:
+    at = topologies(node_of("a", 4, rack="x"), node_of("b", 4, rack="y"))
+    rack = Together(REQUIRED, "rack")
+    assert hold(at.assign(8, ONE, rack, OPEN)).fits == 4
+    at.put(node_of("b", 4, rack="x"))
+    assert sum(spread(at.assign(8, ONE, rack, OPEN)).values()) == 8
+
+
+def test_a_flavor_keeps_its_nodes_out_of_other_topologies() -> None:
+    at = Topologies()
+    at.put(node_of("a", 4, rack="x", hall="h"))
+    halls = Topology(name="halls", levels=("hall",))
+    at.configure((RACKS, halls), (Flavor(name="f", labels={"rack": "x"}, topology="halls"),))
+    assert spread(at.assign(4, ONE, Together(REQUIRED, "hall"), OPEN)) == {"a": 4}
+    assert at.levels() == ("hall", "node")
+
+
+# Standings
+
+
+def test_open_nodes_are_used_before_those_that_are_coming() -> None:
+    at = topologies(
+        node_of("a", 4, standing=Standing.OFFERED, rack="x"),
+        node_of("b", 2, standing=Standing.COMING, rack="x"),
+        node_of("c", 1, rack="x"),
+    )
+    for mode, level in ((REQUIRED, "rack"), (PREFERRED, "rack"), (NONE, "")):
+        assert spread(at.assign(4, ONE, Together(mode, level), ANY)) == {"c": 1, "b": 2, "a": 1}
+    assert hold(at.assign(4, ONE, Together(REQUIRED, "rack"), OPEN)).fits == 1
+
+
+def test_the_reason_names_the_cordoned_node_that_would_make_it_fit() -> None:
+    at = nvl(domains=1)
+    at.put(node_of("d0t1", cards=4, standing=Standing.CLOSED, why="cordoned", spine="s", leaf="l0", domain="d0"))
+    answer = hold(at.assign(8, CARD, Together(REQUIRED, "domain"), OPEN))
+    assert (answer.fits, answer.wanted, answer.excluded) == (4, 8, (Excluded("d0t1", "cordoned"),))
+    at.put(node_of("d0t1", cards=4, spine="s", leaf="l0", domain="d0"))
+    assert sum(spread(at.assign(8, CARD, Together(REQUIRED, "domain"), OPEN)).values()) == 8
+
+
+def test_a_closed_node_that_would_not_help_is_not_named() -> None:
+    at = nvl(domains=1)
+    at.put(node_of("d0t1", cards=4, standing=Standing.CLOSED, why="cordoned", spine="s", leaf="l0", domain="d0"))
+    assert hold(at.assign(9, CARD, Together(REQUIRED, "domain"), OPEN)).excluded == ()
+
+
+def test_nodes_that_are_kept_for_others_are_named_as_reserved() -> None:
+    at = nvl(domains=1)
+    answer = hold(at.assign(8, CARD, Together(), OPEN, frozenset({"d0t0"})))
+    assert (answer.kind, answer.excluded) == (HoldKind.ROOM, (Excluded("d0t0", "reserved"),))
+    assert sum(spread(at.assign(8, CARD, Together(), OPEN)).values()) == 8
+
+
+@pytest.mark.parametrize(
+    ("shape", "lacks"),
+    [
+        (Shape(cpu_milli=1000, memory_mib=1, gpu_count=1, gpu_types=("GB200",)), (Lack("GB200", 8000),)),
+        (Shape(cpu_milli=8000, memory_mib=1), (Lack("cpu", 8000),)),
+        (Shape(cpu_milli=1, memory_mib=1 << 20), (Lack("memory", 14 << 20),)),
+        (Shape(cpu_milli=64_000, memory_mib=1, gpu_count=4), (Lack("gpu", 56_000), Lack("cpu", 896_000))),
+    ],
+)
+def test_where_no_domain_is_asked_for_the_reason_says_what_is_lacking(shape: Shape, lacks: tuple[Lack, ...]) -> None:
+    at = topologies(node_of("a", cards=4), node_of("b", cards=4))
+    wanted = {1000: 16, 8000: 17, 1: 16, 64_000: 16}[shape.cpu_milli]
+    answer = hold(at.assign(wanted, shape, Together(), OPEN))
+    assert (answer.kind, answer.lacks) == (HoldKind.ROOM, lacks)
+
+
+# Replacement
+
+
+def test_a_lost_member_comes_back_into_the_domain_of_the_others() -> None:
+    at = nvl()
+    take(at, "d1t1", 3)
+    rack = Together(REQUIRED, "domain")
+    assert at.replace(("d0t0", "", "d0t0"), CARD, rack, OPEN) in (("d0t0",), ("d0t1",))
+    at.drop("d0t1")
+    take(at, "d0t0", 4)
+    answer = hold(at.replace(("d0t0", "", ""), CARD, rack, OPEN))
+    assert (answer.fits, answer.wanted, answer.level) == (0, 2, "domain")
+    assert at.replace(("d0t0", "", ""), CARD, Together(PREFERRED, "domain"), OPEN) == ("d1t0", "d1t0")
+
+
+def test_several_members_lost_at_once_come_back_together_or_not_at_all() -> None:
+    at = nvl(domains=1, cards=2)
+    take(at, "d0t0", 1)
+    assert at.replace(("d0t0", "", "", ""), CARD, Together(REQUIRED, "domain"), OPEN) == ("d0t0", "d0t1", "d0t1")
+    assert hold(at.replace(("d0t0", "", "", "", ""), CARD, Together(REQUIRED, "domain"), OPEN)).fits == 3
+
+
+def test_a_torn_slice_is_mended_in_its_own_domain() -> None:
+    at = nvl()
+    slices = Together(PREFERRED, "domain", 2)
+    found = at.replace(("d0t0", "", "", "", "d1t0", ""), CARD, slices, OPEN)
+    assert not isinstance(found, Reason)
+    assert [node[:2] for node in (found[0], found[3])] == ["d0", "d1"]
+    assert found[1][:2] == found[2][:2]
+
+
+def test_a_gang_that_lost_all_its_members_is_assigned_anew() -> None:
+    assert nvl().replace(("", ""), CARD, Together(REQUIRED, NODE_LEVEL), OPEN) == ("d0t0", "d0t0")
+
+
+def test_a_flavor_owns_what_matches_it_first() -> None:
+    node = node_of("a", cards=4, rack="x")
+    flavors = (Flavor(name="no", pool="q"), Flavor(name="one", gpu_type="GB200"), Flavor(name="two"))
+    owner = flavor_of(node, flavors)
+    assert owner is not None
+    assert owner.name == "one"
+    assert flavor_of(node, flavors[:1]) is None
+
+
+# Against a count from scratch
+
+
+def domain_rooms(nodes: dict[str, Node], shape: Shape, standings: frozenset[Standing], level: str) -> Counter[str]:
+    """Members that fit, by domain; a plain sum over all nodes."""
+    rooms: Counter[str] = Counter()
+    for node in nodes.values():
+        labelled = all(node.kind.traits.label(key) for key in ("zone", "rack"))
+        if node.standing in standings and (labelled or level in (NODE_LEVEL, "")):
+            path = {"": "", "zone": "zone", "rack": "rack"}.get(level, NODE_LEVEL)
+            labels = node.kind.traits
+            key = {
+                "": "",
+                "zone": labels.label("zone"),
+                "rack": labels.label("zone") + "/" + labels.label("rack"),
+                NODE_LEVEL: node.node_id,
+            }[path]
+            rooms[key] += node.count(shape)
+    return rooms
+
+
+SHAPES = (ONE, Shape(cpu_milli=2000, memory_mib=1), CARD, Shape(cpu_milli=1, memory_mib=1, gpu_count=2))
+TOGETHER = (
+    Together(),
+    Together(REQUIRED, "zone"),
+    Together(REQUIRED, "rack"),
+    Together(REQUIRED, NODE_LEVEL),
+    Together(PREFERRED, "rack"),
+    Together(PREFERRED, "rack", 2),
+    Together(NONE, "rack", 2),
+    Together(REQUIRED, "rack", 2),
+    Together(PREFERRED, "zone", 4),
+    Together(NONE, NODE_LEVEL, 2),
+)
+
+
+class TopologyMachine(RuleBasedStateMachine):
+    """Nodes come, go, move and fill up; each answer is compared with a plain look at all nodes."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.at = Topologies()
+        self.at.configure((Topology(name="t", levels=("zone", "rack")),), ())
+        self.model: dict[str, Node] = {}
+        self.taken = 0
+
+    @rule(
+        name=st.sampled_from("abcdefgh"),
+        cpus=st.integers(1, 6),
+        cards=st.integers(0, 4),
+        zone=st.sampled_from(["", "y", "z"]),
+        rack=st.sampled_from(["1", "2"]),
+        standing=st.sampled_from(Standing),
+    )
+    def put(self, name: str, cpus: int, cards: int, zone: str, rack: str, standing: Standing) -> None:
+        labels = {"rack": rack} | ({"zone": zone} if zone else {})
+        self.model[name] = node = node_of(name, cpus, cards, standing, **labels)
+        self.at.put(node)
+
+    @precondition(lambda self: self.model)
+    @rule(data=st.data())
+    def drop(self, data: st.DataObject) -> None:
+        name = data.draw(st.sampled_from(sorted(self.model)))
+        del self.model[name]
+        self.at.drop(name)
+
+    @precondition(lambda self: self.model)
+    @rule(data=st.data(), standing=st.sampled_from(Standing))
+    def stand(self, data: st.DataObject, standing: Standing) -> None:
+        node = self.model[data.draw(st.sampled_from(sorted(self.model)))]
+        node.standing = standing
+        self.at.put(node)
+
+    @precondition(lambda self: any(node.uses for node in self.model.values()))
+    @rule(data=st.data())
+    def end(self, data: st.DataObject) -> None:
+        node = self.model[data.draw(st.sampled_from(sorted(n.node_id for n in self.model.values() if n.uses)))]
+        node.give_back(data.draw(st.sampled_from(sorted(node.uses))))
+        self.at.put(node)
+
+    @rule(
+        members=st.integers(1, 5),
+        shape=st.sampled_from(SHAPES),
+        together=st.sampled_from(TOGETHER),
+        standings=st.sampled_from([OPEN, OPEN | {Standing.COMING}, ANY]),
+        without=st.frozensets(st.sampled_from("abcdefgh"), max_size=3),
+    )
+    def assign(
+        self,
+        members: int,
+        shape: Shape,
+        together: Together,
+        standings: frozenset[Standing],
+        without: frozenset[str],
+    ) -> None:
+        members *= together.slice_size
+        answer = self.at.assign(members, shape, together, standings, without)
+        open_nodes = {name: node for name, node in self.model.items() if name not in without}
+        assert isinstance(answer, Assignment) == fits_somewhere(open_nodes, members, shape, together, standings)
+        if isinstance(answer, Reason):
+            assert answer.detail or answer.fits < members
+            return
+        check_nearness(self.model, answer.nodes, together)
+        for name in answer.nodes:
+            node = open_nodes[name]
+            assert node.standing in standings
+            assert node.fits(shape)
+            self.taken += 1
+            node.take(f"m{self.taken}", shape, node.pick_cards(shape))
+            self.at.put(node)
+
+    @invariant()
+    def counts_are_those_of_a_fresh_look(self) -> None:
+        fresh = Topologies()
+        fresh.configure((Topology(name="t", levels=("zone", "rack")),), ())
+        for node in self.model.values():
+            fresh.put(node)
+        for shape in SHAPES[:3]:
+            for together in (TOGETHER[0], TOGETHER[2], TOGETHER[5]):
+                assert self.at.assign(4, shape, together, ANY) == fresh.assign(4, shape, together, ANY)
+            assert self.at.count(shape, ANY) == sum(domain_rooms(self.model, shape, ANY, "").values())
+
+
+def fits_somewhere(
+    nodes: dict[str, Node], members: int, shape: Shape, together: Together, standings: frozenset[Standing]
+) -> bool:
+    rooms = domain_rooms(nodes, shape, standings, together.level)
+    if together.mode is REQUIRED:
+        return max(rooms.values(), default=0) >= members
+    slices = sum(room // together.slice_size for room in rooms.values())
+    return slices * together.slice_size >= members
+
+
+def check_nearness(nodes: dict[str, Node], chosen: tuple[str, ...], together: Together) -> None:
+    def domain(name: str) -> str:
+        labels = nodes[name].kind.traits
+        zone, rack = labels.label("zone"), labels.label("rack")
+        return {"": "", "zone": zone, "rack": f"{zone}/{rack}"}.get(together.level, name)
+
+    if together.mode is REQUIRED:
+        assert len({domain(name) for name in chosen}) == 1
+    if together.slice_size > 1:
+        for first in range(0, len(chosen), together.slice_size):
+            assert len({domain(name) for name in chosen[first : first + together.slice_size]}) == 1
+
+
+TestTopologyMachine = TopologyMachine.TestCase
+TestTopologyMachine.settings = settings(settings.get_profile("property"))
+TestTopologyMachine.pytestmark = [pytest.mark.slow]
+
+
+@settings(settings.get_profile("property"))
+@given(rooms=st.lists(st.integers(0, 6), min_size=1, max_size=8), wanted=st.integers(1, 30))
+def test_best_fit_never_uses_more_domains_than_needed(rooms: list[int], wanted: int) -> None:
+    at = topologies(*(node_of(f"n{place}", max(1, room), rack=f"r{place}") for place, room in enumerate(rooms) if room))
+    answer = at.assign(wanted, ONE, Together(PREFERRED, "rack"), OPEN)
+    if sum(rooms) < wanted:
+        assert isinstance(answer, Reason)
+        return
+    needed, left = 0, wanted
+    for room in sorted(rooms, reverse=True):
+        if left > 0:
+            needed, left = needed + 1, left - room
+    assert len(spread(answer)) == needed
+
+
+def test_the_order_in_which_nodes_came_makes_no_difference() -> None:
+    nodes = [node_of(f"n{place}", 3, rack=f"r{place % 3}") for place in range(9)]
+    forwards, backwards = topologies(*nodes), topologies(*reversed(nodes))
+    for together in (Together(), Together(PREFERRED, "rack"), Together(REQUIRED, "rack")):
+        assert forwards.assign(8, ONE, together, OPEN) == backwards.assign(8, ONE, together, OPEN)
