@@ -62,6 +62,11 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
 
     short: bool
     json_path: Path | None
+    more: tuple[tuple[str, str], ...] = ()  # the bench's own options
+
+    def said(self, name: str) -> str:
+        """What was said for an option of the bench's own; "" for nothing."""
+        return dict(self.more).get(name, "")
 
 
 def machine() -> Machine:
@@ -95,13 +100,23 @@ def seconds(run: Callable[[], object]) -> float:
     return time.perf_counter() - began
 
 
-def run_bench(what: str, measure: Callable[[Options], list[Figure]]) -> None:
-    """Parse the command line, measure, print a table, and write the report where `--json` says."""
+def run_bench(
+    what: str, measure: Callable[[Options], list[Figure]], more: Callable[[argparse.ArgumentParser], None] | None = None
+) -> None:
+    """Parse the command line, measure, print a table, and write the report where `--json` says.
+
+    `more` adds options of the bench's own.
+    """
     parser = argparse.ArgumentParser(description=what)
     parser.add_argument("--short", action="store_true", help="fewer repeats and calls: a check that the bench works")
     parser.add_argument("--json", type=Path, metavar="FILE", dest="json_path", help="write the figures there")
-    parsed = parser.parse_args()
-    options = Options(short=parsed.short, json_path=parsed.json_path)
+    if more is not None:
+        more(parser)
+    parsed = vars(parser.parse_args())
+    short, json_path = parsed.pop("short"), parsed.pop("json_path")
+    options = Options(
+        short=short, json_path=json_path, more=tuple((name, str(said or "")) for name, said in parsed.items())
+    )
     report = Report(machine=machine(), figures=measure(options))
     show(what, report)
     if options.json_path is not None:
