@@ -103,9 +103,10 @@ def _check_quota(wish: Wish, quota: Quota, queueing: Queueing) -> None:
         raise Refused(f"Quota {quota.name} has nothing of this kind.", why, "Ask for one of those.", NEVER_FITS)
     short = [tuple(_short(wish, quota, limits, queueing)) for limits in matching]
     if all(short):
+        asked, most = (" and ".join(each) for each in zip(*short[0]))
         raise Refused(
-            f"Quota {quota.name} could never give {' and '.join(asked for asked, _ in short[0])}.",
-            f"Of flavor {matching[0].flavor} it has {' and '.join(most for _, most in short[0])}, borrowed ones included.",
+            f"Quota {quota.name} could never give {asked}.",
+            f"Of flavor {matching[0].flavor} it has {most}, what it may borrow included.",
             "Ask for less, use another queue, or let the platform's admin raise the quota with `levers9 quota put`.",
             NEVER_FITS,
         )
@@ -136,7 +137,7 @@ def _amount(resource: str, amount: int) -> str:
             return f"{amount / 1000:g} CPUs"
         case "memory":
             return f"{amount / 1024:g} GiB of memory" if amount >= 1024 else f"{amount} MiB of memory"
-    return f"{amount / 1000:g} cards"
+    return f"{amount / 1000:g} card{'' if amount == 1000 else 's'}"
 
 
 def _most(owner: Quota | Cohort, flavor: str, resource: str, queueing: Queueing) -> int:
@@ -161,7 +162,8 @@ def _total(owner: Quota | Cohort, flavor: str, resource: str, queueing: Queueing
     total = limits.nominal if limits is not None else 0
     if isinstance(owner, Quota):
         return total
-    for child in (*queueing.quotas, *queueing.cohorts):
+    children: tuple[Quota | Cohort, ...] = (*queueing.quotas, *queueing.cohorts)
+    for child in children:
         if _parent(child) == owner.name:
             below = _total(child, flavor, resource, queueing)
             total += below - _kept(_limits(child, flavor, resource), below)

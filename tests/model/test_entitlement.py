@@ -71,13 +71,13 @@ def test_more_than_a_quota_could_ever_give_is_refused_with_the_numbers(queue: st
     error = refusal(replace(JOE, nodes=9, queue=queue))
     assert error.code == NEVER_FITS
     assert error.what == "Quota gpu could never give 9 cards."
-    assert error.why == "Of flavor gb200 it has 8 cards, borrowed ones included."
+    assert error.why == "Of flavor gb200 it has 8 cards, what it may borrow included."
 
 
 def test_each_resource_that_is_too_small_is_named() -> None:
     error = refusal(replace(JOE, nodes=20, queue="small"))
     assert error.what == "Quota small could never give 5 CPUs and 2.5 GiB of memory and 20 cards."
-    assert error.why == "Of flavor gb200 it has 0.5 CPUs and 2 GiB of memory and 1 cards, borrowed ones included."
+    assert error.why == "Of flavor gb200 it has 0.5 CPUs and 2 GiB of memory and 1 card, what it may borrow included."
 
 
 def test_a_resource_without_limits_is_not_counted() -> None:
