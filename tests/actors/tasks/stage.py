@@ -88,17 +88,21 @@ class Stage:
             if not warm.available and not warm.leaving
         ]
 
-    def available(self, container_id: str, window: int = 1, worker: str = "one") -> Letter:
+    def available(self, container_id: str, window: int = 1, worker: str = "one", address: str = "") -> Letter:
         """A container became warm: the scheduler has committed that before it says so."""
         self.move(container_id, ContainerState.READY, worker)
         message = scheduling.ContainerAvailable(
-            container_id=container_id, stub_id=self.stub, worker_id=worker, window=window
+            container_id=container_id, stub_id=self.stub, worker_id=worker, window=window, address=address
         )
         return Letter(message, source="scheduler", target="tasks")
 
-    def gone(self, container_id: str, end: End = End.DISCONNECTED, why: str = "it fell over") -> Letter:
+    def gone(
+        self, container_id: str, end: End = End.DISCONNECTED, why: str = "it fell over", *, preempted: bool = False
+    ) -> Letter:
         self.move(container_id, ContainerState.ENDED)
-        message = scheduling.ContainerGone(container_id=container_id, stub_id=self.stub, end=end, why=why)
+        message = scheduling.ContainerGone(
+            container_id=container_id, stub_id=self.stub, end=end, why=why, preempted=preempted
+        )
         return Letter(message, source="scheduler", target="tasks")
 
     def move(self, container_id: str, state: ContainerState, worker: str | None = None) -> None:
