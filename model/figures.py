@@ -35,6 +35,9 @@ REDIAL_RESET_AFTER_S: Final = 60.0
 CONTAINER_START_LIMIT_S: Final = 900.0
 STOP_GRACE_S: Final = 30.0
 IDLE_WORKER_S: Final = 300.0
+GUARD_PENDING: Final = 20  # the provisioning guard holds while so many workers of a pool are pending,
+GUARD_PER_MINUTE: Final = 30  # or so many were added within a minute (figures, "Clusters and pools")
+GUARD_WINDOW_S: Final = 60.0
 CRASH_LOOP_FAILURES: Final = 3
 CRASH_LOOP_FIRST_S: Final = 60.0
 CRASH_LOOP_MAX_S: Final = 3600.0
@@ -76,3 +79,7 @@ TOKEN_KEPT_S: Final = 10.0  # a token revoked elsewhere is refused after this, w
 FAILURES_ALLOWED: Final = 10  # of one address, within
 FAILURES_WITHIN_S: Final = 60.0
 CRASHES_TO_QUARANTINE: Final = 3  # of a letter's handler
+
+# Room (figures, "Time and liveness")
+GANG_READY_S: Final = 300.0  # all workers of a gang are ready within this, or all are given back
+GANG_RETRY_S: Final = 60.0  # then it waits this long before workers are ordered for it again

@@ -4,17 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from ...model.reasons import Reason
 from . import events
+from .backlog import Parked
 from .events import Decision, Request
 from .finding import Fits, Found
 from .live import Live
-from .queues import Parked
 
 if TYPE_CHECKING:
     from .core import Core
+
+
+UNSEEN_MAX: Final = 256  # in one plan
+Spots = tuple[tuple[str, tuple[int, ...]], ...]  # node and cards, by rank
 
 
 class Admitting:
@@ -25,7 +29,7 @@ class Admitting:
         self.waiting: dict[str, Request] = {}
         self.in_group: dict[str, int] = {}  # requests that wait
         self._request_of: dict[str, str] = {}  # by member, of those that wait
-        self._lost: dict[str, tuple[str, int]] = {}  # by member that replaces one: its request and rank
+        self.lost: dict[str, tuple[str, int]] = {}  # by member that replaces one: its request and rank
         self._victims: dict[str, dict[str, None]] = {}  # by request: those that stop to make room for it
 
     # Asking and ending
@@ -54,11 +58,15 @@ class Admitting:
         self.in_group[request.group] = left
         if not left:
             del self.in_group[request.group]
-            self._core.holding.free(request.group)
+        self._tell_free(request.group)
+
+    def _tell_free(self, group: str) -> None:
+        if group not in self.in_group:
+            self._core.holding.free(group)
 
     def end(self, member: str) -> list[Decision]:
         """A member needs no room any more. While its gang waits for room, that ends the whole gang."""
-        if self._lost.pop(member, None) is not None:
+        if self.lost.pop(member, None) is not None:
             return []
         request_id = self._request_of.get(member)
         if request_id is not None:
@@ -92,19 +100,17 @@ class Admitting:
             self._core.tenants.started(live, known[1])
             self._core.queues.started(known[0], self._core.now_s)
 
-    def restore(self, request: Request, spots: tuple[tuple[str, tuple[int, ...]], ...]) -> None:
+    def restore(self, request: Request, spots: Spots, flavor: str, since_s: float) -> None:
         """An earlier leader placed it. Members without a node have ended already."""
         core = self._core
-        shapes = dict(core.queues.candidates(request))
-        flavor = next(iter(shapes), "")
         live = Live(
             request=request,
             flavor=flavor,
-            shape=request.shape,
+            shape=dict(core.queues.candidates(request)).get(flavor, request.shape),
             nodes=[node_id for node_id, _ in spots],
             cards=[cards for _, cards in spots],
-            members=[member if spot[0] else "" for member, spot in zip(request.members, spots)],
-            since_s=core.now_s,
+            members=list(request.members),
+            since_s=since_s or core.now_s,
         )
         core.queues.restore(request, flavor, core.now_s)
         core.tenants.seat(live, tuple(cards for _, cards in spots))
@@ -116,9 +122,12 @@ class Admitting:
     def settle(self, nodes_changed: bool) -> list[Decision]:
         """First come promises, oldest first, and members of gangs that were lost."""
         decisions, back = self._core.promises.review(self._core.now_s, nodes_changed)
+        for decision in decisions:
+            if isinstance(decision, events.Placed):
+                self._tell_free(self._core.tenants.by_request[decision.request_id].request.group)
         for request in back:
             self._wait(request)
-        for member, (request_id, rank) in tuple(self._lost.items()):
+        for member, (request_id, rank) in tuple(self.lost.items()):
             decisions += self._replace(member, request_id, rank)
         return decisions
 
@@ -141,9 +150,23 @@ class Admitting:
                 self._wait_no_more(request)
                 return []
         victims = self._preempt(request)
-        core.queues.park(request.request_id, Parked.ROOM)
+        reserved = bool(core.reservations.without(request, core.now_s))
+        core.queues.park(request.request_id, Parked.OTHER if reserved else Parked.ROOM)
         core.holding.hold(request, found, fits, self._stopping(request))
         return victims
+
+    def look_at_the_rest(self) -> None:
+        """Groups that stand behind others like them wait for the same reason: it is told to each."""
+        core = self._core
+        for _ in range(UNSEEN_MAX):
+            request = core.queues.unseen()
+            if request is None:
+                return
+            fits = core.queues.check(request, core.now_s)
+            if isinstance(fits, Reason):
+                core.holding.hold(request, fits, (), stopping=False)
+            else:
+                core.holding.hold(request, None, fits, stopping=False)
 
     def _place(self, request: Request, found: Found) -> Decision:
         core = self._core
@@ -168,18 +191,18 @@ class Admitting:
         """This container takes the place of a member that was lost; asked twice it is asked once."""
         live = self._core.tenants.by_request.get(request_id)
         if live is not None and member not in live.members and not live.members[rank]:
-            self._lost[member] = (request_id, rank)
+            self.lost[member] = (request_id, rank)
 
     def _replace(self, member: str, request_id: str, rank: int) -> list[Decision]:
         core = self._core
         live = core.tenants.by_request.get(request_id)
         if live is None or live.members[rank]:
-            self._lost.pop(member)
+            self.lost.pop(member)
             return []
         node_id = core.finder.near(live, rank)
         if node_id is None:
             return []
-        self._lost.pop(member)
+        self.lost.pop(member)
         core.tenants.replace(live, rank, member, core.fleet.nodes[node_id])
         core.queues.readmit_member(request_id, core.now_s)
         cards = live.cards[rank]

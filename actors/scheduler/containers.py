@@ -8,32 +8,83 @@ from ...model.states import ContainerEvent, ContainerState, End, TokenKind
 from ...model.tokens import hash_of, hint_of
 from ...store import operations as ops
 from ...wire import scheduling
+from ...wire.client import StubSpec
+from . import events
+from .deciding import Deciding
 from .group import Group
 from .ledger import Host, Ledger, Room
 
 
+def request_of(rooms: list[Room], requested_at_s: float) -> events.Request:
+    """The demand for room of one container, or of a gang in order of its ranks."""
+    first, spec = rooms[0], rooms[0].spec
+    return events.Request(
+        request_id=first.gang_id or first.container_id,
+        group=first.stub_id,
+        label=spec.name,
+        workspace=first.workspace_id,
+        members=tuple(room.container_id for room in rooms),
+        shape=spec.shape,
+        queue=spec.queue,
+        priority=spec.priority,
+        together=spec.together,
+        limit_s=_limit_s(spec),
+        requested_at_s=requested_at_s,
+    )
+
+
+def _limit_s(spec: StubSpec) -> float:
+    """How long a container is needed at most is known where it is needed for one call: a gang's."""
+    return spec.timeout_s if spec.nodes > 1 else 0.0
+
+
 class Containers:
-    """Moves containers along their table, and tells `tasks` and the workers."""
+    """Moves containers along their table, and tells the core, `tasks` and the workers."""
 
     def __init__(
-        self, ledger: Ledger, group: Group, new_id: Callable[[str], str], new_token: Callable[[TokenKind], str]
+        self,
+        ledger: Ledger,
+        group: Group,
+        deciding: Deciding,
+        new_id: Callable[[str], str],
+        new_token: Callable[[TokenKind], str],
     ) -> None:
         self._ledger = ledger
         self._group = group
+        self._deciding = deciding
         self._new_id = new_id
         self._new_token = new_token
 
-    def request(self, message: scheduling.RequestContainers) -> None:
+    def request(self, message: scheduling.RequestContainers, now_s: float) -> None:
         """Take requests in; knowing one twice is knowing it once."""
-        for container_id in message.container_ids:
-            if container_id not in self._ledger.rooms:
-                room = Room(
-                    container_id=container_id,
-                    stub_id=message.stub_id,
-                    workspace_id=message.workspace_id,
-                    spec=message.spec,
-                )
-                self._ledger.add_request(room)
+        new = [
+            Room(
+                container_id=container_id,
+                stub_id=message.stub_id,
+                workspace_id=message.workspace_id,
+                spec=message.spec,
+                gang_id=message.gang_id,
+                rank=message.ranks[place] if message.ranks else place if message.gang_id else 0,
+            )
+            for place, container_id in enumerate(message.container_ids)
+            if container_id not in self._ledger.rooms
+        ]
+        for room in new:
+            self._ledger.add_room(room)
+        if message.ranks:
+            self._ask_for_replacements(new, now_s)
+        elif new:
+            self.ask([new] if message.gang_id else [[room] for room in new], now_s)
+
+    def ask(self, requests: list[list[Room]], now_s: float) -> None:
+        """Ask the core for room."""
+        asked = tuple(request_of(rooms, now_s) for rooms in requests)
+        self._deciding.tell(events.Requested(requests=asked), now_s)
+
+    def _ask_for_replacements(self, rooms: list[Room], now_s: float) -> None:
+        for room in rooms:
+            lost = events.Replacement(request_id=room.gang_id, rank=room.rank, member=room.container_id)
+            self._deciding.tell(lost, now_s)
 
     def release(self, container_id: str, why: str, now_s: float) -> None:
         """Forget a request, or stop what runs; what has ended meanwhile is left alone."""
@@ -53,9 +104,9 @@ class Containers:
         message = scheduling.StopContainer(container_id=room.container_id, why=why)
         self._group.send(f"worker/{room.worker_id}", message)
 
-    def place(self, room: Room, host: Host, now_s: float) -> None:
+    def place(self, room: Room, host: Host, cards: tuple[int, ...], flavor: str, now_s: float) -> None:
         """A request gets its room."""
-        self._group.move_container(room, self._ledger.place(room, host))
+        self._group.move_container(room, self._ledger.place(room, host, cards, flavor))
         self.start(room, now_s)
 
     def start(self, room: Room, now_s: float) -> None:
@@ -68,6 +119,10 @@ class Containers:
             workspace_id=room.workspace_id,
             spec=room.spec,
             token=token,
+            cards=room.cards,
+            gang_id=room.gang_id,
+            rank=room.rank,
+            world_size=room.spec.nodes,
         )
         self._group.send(f"worker/{room.worker_id}", message)
 
@@ -84,21 +139,35 @@ class Containers:
             subject=room.container_id,
         )
 
-    def ready(self, container_id: str, window: int, source: str) -> None:
+    def preempt(self, room: Room, why: str) -> None:
+        """Stop a container so that another request has its room: the calls that it has use no retry."""
+        if room.state in (ContainerState.REQUESTED, ContainerState.STOPPING):
+            return
+        room.preempted = True
+        self._group.move_container(room, room.move(ContainerEvent.STOP_ASKED))
+        self.stop(room, f"preempted: {why}")
+
+    def ready(self, message: scheduling.ContainerReady, source: str, now_s: float) -> None:
         """A container is warm, says its own worker. One that was told to stop meanwhile gets no call."""
-        room = self._ledger.rooms.get(container_id)
+        room = self._ledger.rooms.get(message.container_id)
         if room is None or source != f"worker/{room.worker_id}":
             return
+        room.address = message.address
         before = room.move(ContainerEvent.BECAME_READY)
         if before is not room.state:
             self._group.move_container(room, before)
         if room.state is ContainerState.READY:
-            self.tell_available(room, window)
+            self._deciding.tell(events.Started(member=room.container_id), now_s)
+            self.tell_available(room, message.window)
 
     def tell_available(self, room: Room, window: int) -> None:
         """Tell `tasks` how many calls a warm container takes; 0 while its worker is silent."""
         message = scheduling.ContainerAvailable(
-            container_id=room.container_id, stub_id=room.stub_id, worker_id=room.worker_id, window=window
+            container_id=room.container_id,
+            stub_id=room.stub_id,
+            worker_id=room.worker_id,
+            window=window,
+            address=room.address,
         )
         self._group.send("tasks", message)
 
@@ -115,5 +184,8 @@ class Containers:
         """A container is no more: its room is free, its tokens are void, and `tasks` hears of it."""
         self._group.move_container(room, self._ledger.end(room, event, now_s), end, why)
         self._group.revoke(room.container_id)
-        gone = scheduling.ContainerGone(container_id=room.container_id, stub_id=room.stub_id, end=end, why=why)
+        self._deciding.tell(events.Ended(member=room.container_id), now_s)
+        gone = scheduling.ContainerGone(
+            container_id=room.container_id, stub_id=room.stub_id, end=end, why=why, preempted=room.preempted
+        )
         self._group.send("tasks", gone)

@@ -25,6 +25,7 @@ from .placement import Placement
 from .promises import Promises
 from .queues import Queues
 from .reservations import Reservations
+from .snapshot import snapshot_of
 from .topology import Topologies
 
 _NO_QUEUEING: Final = Queueing()
@@ -36,7 +37,7 @@ class Core:
     def __init__(self, new_placement: Callable[[str], Placement], queueing: Queueing = _NO_QUEUEING) -> None:
         self.topologies = Topologies()
         self.fleet = Fleet(new_placement, self.topologies)
-        self.queues = Queues(queueing)
+        self.queues = Queues()
         self.tenants = Tenants(self.fleet)
         self.finder = Finder(self.fleet, self.topologies)
         self.reservations = Reservations(self.fleet, self.topologies)
@@ -62,6 +63,20 @@ class Core:
 
     def _take(self, event: Event) -> list[Decision]:
         match event:
+            case events.NodeSet() | events.NodeGone() | events.NodesOffered():
+                self._take_node(event)
+            case events.PoolSet() | events.PoolDropped() | events.PoolHolds():
+                self._take_pool(event)
+            case events.Restored() | events.Promised() | events.Recalled() | events.PlacementsFrom():
+                self._take_over(event)
+            case events.QueueingSet(queueing=queueing):
+                self.configure(queueing)
+            case _:
+                return self._take_request(event)
+        return []
+
+    def _take_request(self, event: Event) -> list[Decision]:
+        match event:
             case events.Requested(requests=requests):
                 for request in requests:
                     self.admitting.request(request)
@@ -69,21 +84,24 @@ class Core:
                 return self.admitting.end(member)
             case events.Started(member=member):
                 self.admitting.started(member)
-            case events.NodeSet() | events.NodeGone() | events.NodesOffered():
-                self._take_node(event)
-            case events.PoolSet() | events.PoolDropped() | events.PoolHolds():
-                self._take_pool(event)
             case events.Replacement(request_id=request_id, rank=rank, member=member):
                 self.admitting.await_replacement(request_id, rank, member)
-            case events.Restored(request=request, spots=spots):
-                self.admitting.restore(request, spots)
-            case events.QueueingSet(queueing=queueing):
-                self.configure(queueing)
-            case events.PlacementsFrom(at_s=at_s):
-                self.places_from_s = at_s
             case _:
                 raise TypeError(f"the core takes no {type(event).__name__}")
         return []
+
+    def _take_over(self, event: Event) -> None:
+        """What an earlier leader, or an earlier segment of a journal, left."""
+        match event:
+            case events.Restored(request=request, spots=spots, flavor=flavor, since_s=since_s):
+                self.admitting.restore(request, spots, flavor, since_s)
+            case events.Promised() as promised:
+                self.promises.restore(promised, self.now_s)
+            case events.Recalled(shares=shares, demand=demand):
+                self.queues.recall(shares)
+                self.fleet.recall(demand)
+            case events.PlacementsFrom(at_s=at_s):
+                self.places_from_s = at_s
 
     def configure(self, queueing: Queueing) -> None:
         """Other queues, quotas and topologies: what has room keeps it."""
@@ -101,6 +119,7 @@ class Core:
                 self.fleet.drop_pool(name)
             case events.PoolHolds(pool=name, reason=reason, request_id=request_id):
                 self._hold_pool(name, reason, request_id)
+        self.queues.set_apart(frozenset(pool.serves for pool in self.fleet.pools.values() if pool.serves))
         self.queues.wake_all()
 
     def _hold_pool(self, name: str, reason: Reason | None, request_id: str) -> None:
@@ -154,8 +173,19 @@ class Core:
             decisions += self.admitting.look_at(request)
         else:
             return [*decisions, events.More()]
+        self.admitting.look_at_the_rest()
         self._dirty = False
         return decisions + self.holding.tell()
+
+    def snapshot(self) -> tuple[Event, ...]:
+        """Events that bring an empty core into this standing.
+
+        From here on all is looked at and told again, as it is by a core that was told these.
+        """
+        self.queues.wake_all()
+        self.holding.forget()
+        self._dirty = self._nodes_changed = True
+        return tuple(snapshot_of(self))
 
     @property
     def requests(self) -> dict[str, Request]:

@@ -37,12 +37,17 @@ class Request(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         return len(self.members) > 1
 
 
+def with_members(request: Request, members: tuple[str, ...]) -> Request:
+    """The same request, of these members."""
+    return msgspec.structs.replace(request, members=members)
+
+
 class Event(msgspec.Struct, frozen=True, kw_only=True, tag=True, omit_defaults=True):
     """Base of what the core is told."""
 
 
 class PoolSet(Event, frozen=True, kw_only=True):
-    """A pool as it is configured. Pools are asked in the order in which they were first set.
+    """A pool as it is configured.
 
     `size` is that of its workers where they are all alike and have no named nodes; None: it starts none, or by node.
     `serves` is the one workspace whose work it takes; empty: anybody's.
@@ -54,6 +59,7 @@ class PoolSet(Event, frozen=True, kw_only=True):
     serves: str = ""
     placement: str = ""  # "" is the default policy
     max_workers: int = 0  # 0: nobody knows
+    rank: int = 0  # pools are asked in this order, then by name
 
 
 class PoolDropped(Event, frozen=True, kw_only=True):
@@ -107,10 +113,26 @@ class Requested(Event, frozen=True, kw_only=True):
 
 
 class Restored(Event, frozen=True, kw_only=True):
-    """A request that an earlier leader placed: member by member the node and the cards ("" for an ended member)."""
+    """A request that an earlier leader placed: by rank its members, and for each the node and the cards.
+
+    A member that has ended is "", and so is its node.
+    """
 
     request: Request
     spots: tuple[tuple[str, tuple[int, ...]], ...]
+    flavor: str = ""
+    since_s: float = 0.0  # 0: from now
+
+
+class Promised(Event, frozen=True, kw_only=True):
+    """A gang that waits for its workers: by rank the nodes that it has been promised, "" for none yet."""
+
+    request: Request
+    nodes: tuple[str, ...]
+    flavor: str
+    pool: str
+    workers: int
+    deadline_s: float
 
 
 class Ended(Event, frozen=True, kw_only=True):

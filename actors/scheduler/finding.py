@@ -13,6 +13,7 @@ from ...model.resources import Shape
 from .capacity import Standing, new_node
 from .events import Request
 from .fleet import NOWHERE, Fleet, Pool, in_pool
+from .live import Live
 from .topology import Assignment, Topologies
 
 Fits = Sequence[tuple[str, Shape]]  # flavors that have quota, each with the shape narrowed to its nodes
@@ -72,9 +73,7 @@ class Finder:
         for flavor, shape in fits:
             for pool in self._fleet.eligible(request.workspace, shape.pool):
                 narrowed = in_pool(shape, pool.name)
-                answer = self._topologies.assign(
-                    len(request.members), narrowed, request.together, standings, without
-                )
+                answer = self._topologies.assign(len(request.members), narrowed, request.together, standings, without)
                 if isinstance(answer, Assignment):
                     return Found(flavor=flavor, shape=narrowed, nodes=answer.nodes, pool=pool.name)
                 if why is None or (answer.kind is HoldKind.TOPOLOGY and answer.fits > why.fits):
@@ -99,12 +98,19 @@ class Finder:
         if pool.max_workers and len(pool.nodes) + workers > pool.max_workers:
             return None
         nodes += [""] * missing
-        return Found(
-            flavor=flavor, shape=shape, nodes=tuple(nodes), pool=pool.name, workers=workers, ready=False
-        )
+        return Found(flavor=flavor, shape=shape, nodes=tuple(nodes), pool=pool.name, workers=workers, ready=False)
 
     @staticmethod
     def _near_enough(request: Request, pool: Pool) -> bool:
         """Workers without a node of their own are near each other only if the whole pool carries the label."""
         together = request.together
         return together.mode is not TopologyMode.REQUIRED or bool(pool.traits.label(together.level))
+
+    def near(self, live: Live, rank: int) -> str | None:
+        """An open node for a lost member, near the others as its gang asked for it."""
+        nodes = tuple(live.nodes)
+        answer = self._topologies.replace(nodes, live.shape, live.request.together, _OPEN, NOWHERE)
+        if isinstance(answer, Reason):
+            return None
+        lost = [place for place, node in enumerate(nodes) if not node]
+        return answer[lost.index(rank)]

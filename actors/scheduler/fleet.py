@@ -34,16 +34,17 @@ class Pool(msgspec.Struct, kw_only=True):
     """A pool as it is configured, its open nodes ranked, and why it orders nothing. `holds` is by gang, "" for all."""
 
     name: str
-    rank: int
     placement: Placement
     policy: str
     size: Capacity | None = None
     traits: Traits = Traits()
     serves: str = ""
+    rank: int = 0
     offers: dict[str, NodeOffer] = msgspec.field(default_factory=dict)
     nodes: dict[str, Node] = msgspec.field(default_factory=dict)
     holds: dict[str, Reason] = msgspec.field(default_factory=dict)
     max_workers: int = 0
+    declared: bool = True  # else only its workers are known, and nobody knows yet whom it serves
 
     @property
     def orders(self) -> bool:
@@ -88,15 +89,14 @@ class Fleet:
         pool = self.pools.get(event.pool)
         if pool is None or pool.policy != event.placement:
             placement = self._new_placement(event.placement)
-            rank = len(self.pools) if pool is None else pool.rank
             known = {} if pool is None else pool.nodes
             offers = {} if pool is None else pool.offers
-            pool = Pool(name=event.pool, rank=rank, placement=placement, policy=event.placement, offers=offers)
+            pool = Pool(name=event.pool, placement=placement, policy=event.placement, offers=offers)
             pool.nodes = known
             for node in known.values():
                 self._rank(pool, node)
-        pool.size, pool.traits, pool.serves = event.size, event.traits, event.serves
-        pool.max_workers = event.max_workers
+        pool.size, pool.traits, pool.serves, pool.rank = event.size, event.traits, event.serves, event.rank
+        pool.max_workers, pool.declared = event.max_workers, True
         self.pools[event.pool] = pool
         self._eligible.clear()
 
@@ -116,7 +116,7 @@ class Fleet:
             pools = [
                 pool
                 for pool in sorted(self.pools.values(), key=lambda pool: (pool.rank, pool.name))
-                if pool.serves in ("", workspace) and wanted in ("", pool.name)
+                if pool.declared and pool.serves in ("", workspace) and wanted in ("", pool.name)
             ]
             self._eligible[key] = pools
         return pools
@@ -135,7 +135,7 @@ class Fleet:
         working = {node.name: node for node in pool.nodes.values() if node.standing is not Standing.OFFERED}
         for name, offer in offers.items():
             node = working.get(name)
-            if node is None or "/" in node.node_id:
+            if node is None or self.is_offer(node):
                 self._put_offered(pool, offer)
             else:
                 self._stand(pool, node, node.worker_standing, node.worker_why)
@@ -158,6 +158,7 @@ class Fleet:
         if pool is None:
             self.set_pool(PoolSet(pool=event.pool))
             pool = self.pools[event.pool]
+            pool.declared = False
         node = self.nodes.get(event.node_id)
         if node is None:
             node = new_node(event.node_id, event.pool, event.capacity, event.traits)
@@ -262,6 +263,20 @@ class Fleet:
         for pool in self.eligible(workspace, shape.pool):
             for _ in range(count):
                 pool.placement.saw(shape)
+
+    def is_offer(self, node: Node) -> bool:
+        """Whether it is a named node without a worker."""
+        return node.node_id == offered_id(node.kind.pool, node.name)
+
+    def remember(self) -> tuple[tuple[str, bytes], ...]:
+        """The demand that each pool's policy has seen."""
+        return tuple((pool.name, pool.placement.remember()) for pool in self.pools.values())
+
+    def recall(self, demand: tuple[tuple[str, bytes], ...]) -> None:
+        """See what was seen before."""
+        for name, memory in demand:
+            if name in self.pools:
+                self.pools[name].placement.recall(memory)
 
     def serving(self, workspace: str, wanted: str) -> Iterator[Node]:
         """All nodes of pools that serve a workspace."""

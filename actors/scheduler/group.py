@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
+from ...model.queues import Queueing
 from ...model.states import ContainerState, End
 from ...store import operations as ops
 from ...wire.letter import Letter
@@ -47,6 +48,10 @@ class Group:
         """Make a token valid."""
         self._operations.append(ops.CreateToken(token=row))
 
+    def put_queueing(self, queueing: Queueing) -> None:
+        """Keep what was asked for over REST."""
+        self._operations.append(ops.PutQueueing(queueing=queueing))
+
     def revoke(self, subject: str) -> None:
         """The tokens of a container or a worker are good for nothing more."""
         self._revoked.append(subject)
@@ -63,6 +68,8 @@ class Group:
             sources=(before,) if earlier is None else earlier.sources,
             state=room.state,
             worker_id=room.worker_id or None,
+            cards=room.cards or None,
+            flavor=room.flavor or None,
             end=end,
             why=why,
         )

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final
 
 import msgspec
 
-from ...model.reasons import Excluded, HoldKind, Holder, Lack, Reason
+from ...model.reasons import Excluded, Holder, HoldKind, Lack, Reason
 from ...model.resources import Shape
 from .capacity import Node, Standing
 from .events import Decision, Held, Request
@@ -74,6 +74,15 @@ class Holding:
             self._again_at_s = now_s + TOLD_AGAIN_S
             self._wants.forget_told()
             self._told = dict.fromkeys(self._told, ())
+
+    def forget(self) -> None:
+        """Nothing was told, and nothing is known of why anybody waits."""
+        self._parked.clear()
+        self._told.clear()
+        self._freed.clear()
+        self._wants.forget_told()
+        self._tell_at_s = self._again_at_s = 0.0
+        self._holders_at_s = -HOLDERS_EVERY_S
 
     def tell_all(self, reason: Reason) -> list[Decision]:
         """The same reason for all that wait."""

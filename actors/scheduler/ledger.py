@@ -1,12 +1,10 @@
-"""What the scheduler remembers: workers with what is free on them, and containers from request to end.
-
-The ledger alone takes room and gives it back, so that free and used are always the capacity.
-"""
+"""What the scheduler remembers of workers and containers: their states, and who is where. Room is the core's."""
 
 from __future__ import annotations
 
 import msgspec
 
+from ...model.nodes import Traits
 from ...model.resources import Capacity
 from ...model.states import (
     CONTAINER_TRANSITIONS,
@@ -17,10 +15,13 @@ from ...model.states import (
     WorkerState,
 )
 from ...wire.client import StubSpec
+from ...wire.scheduling import PoolDeclared
+
+_NO_TRAITS = Traits()
 
 
 class Room(msgspec.Struct, kw_only=True):
-    """A container: requested, placed, ready, stopping."""
+    """A container: requested, placed, ready, stopping. With a `gang_id` it is one of `world_size`, by rank."""
 
     container_id: str
     stub_id: str
@@ -28,6 +29,12 @@ class Room(msgspec.Struct, kw_only=True):
     spec: StubSpec
     state: ContainerState = ContainerState.REQUESTED
     worker_id: str = ""
+    cards: tuple[int, ...] = ()
+    flavor: str = ""
+    gang_id: str = ""
+    rank: int = 0
+    address: str = ""
+    preempted: bool = False
 
     def move(self, event: ContainerEvent) -> ContainerState:
         """Follow the table of container states; returns the state before. Raises KeyError for an unknown pair."""
@@ -37,12 +44,12 @@ class Room(msgspec.Struct, kw_only=True):
 
 
 class Host(msgspec.Struct, kw_only=True):
-    """A worker: ordered, reporting, silent. `free` is what its containers leave; `stop_why` is set once it must go."""
+    """A worker: ordered, reporting, silent. `stop_why` is set once it must go."""
 
     worker_id: str
     pool: str
     capacity: Capacity
-    free: Capacity
+    traits: Traits = _NO_TRAITS
     state: WorkerState = WorkerState.ORDERED
     epoch: int = 0
     reported: bool = False
@@ -50,6 +57,7 @@ class Host(msgspec.Struct, kw_only=True):
     idle_since_s: float = 0.0
     silent_since_s: float = 0.0
     stop_why: str = ""
+    cordoned: bool = False
 
     def move(self, event: WorkerEvent) -> None:
         """Follow the table of worker states. Raises KeyError for a pair that the table does not know."""
@@ -70,56 +78,51 @@ class Host(msgspec.Struct, kw_only=True):
         """Whether its lease runs: it is silent, or has not reported to us, who were not there when it did."""
         return self.state is WorkerState.UNKNOWN or not (self.reported or self.coming)
 
-    def take(self, room: Room) -> None:
-        """A container is placed here."""
-        room.worker_id = self.worker_id
-        self.rooms[room.container_id] = room
-        self.free = self.free.less(room.spec.shape)
-
-    def give_back(self, room: Room, now_s: float) -> None:
-        """A container has gone from here."""
-        del self.rooms[room.container_id]
-        self.free = self.free.plus(room.spec.shape)
-        self.idle_since_s = now_s
-
-    def resize(self, capacity: Capacity) -> None:
-        """The worker has this much now; what is free may fall below zero until containers have gone."""
-        self.capacity = self.free = capacity
-        for room in self.rooms.values():
-            self.free = self.free.less(room.spec.shape)
-
 
 class Ledger:
-    """Every container that has not ended, every worker that is not gone; `waiting` are requests by stub, in order."""
+    """Every container that has not ended, every worker that is not gone, and pools as they declared themselves."""
 
     def __init__(self) -> None:
         self.hosts: dict[str, Host] = {}
         self.rooms: dict[str, Room] = {}
-        self.waiting: dict[str, dict[str, Room]] = {}
+        self.gangs: dict[str, dict[int, Room]] = {}  # by rank
         self.orders: dict[str, int] = {}  # by pool: workers that we have heard of
+        self.pools: dict[str, PoolDeclared] = {}
 
     def add_host(self, host: Host) -> None:
         """Know a worker."""
         self.hosts[host.worker_id] = host
         self.orders[host.pool] = self.orders.get(host.pool, 0) + 1
 
-    def add_request(self, room: Room) -> None:
-        """Know a request for room."""
+    def add_room(self, room: Room) -> None:
+        """Know a container."""
         self.rooms[room.container_id] = room
-        self.waiting.setdefault(room.stub_id, {})[room.container_id] = room
+        if room.gang_id:
+            self.gangs.setdefault(room.gang_id, {})[room.rank] = room
 
-    def place(self, room: Room, host: Host) -> ContainerState:
+    def place(self, room: Room, host: Host, cards: tuple[int, ...], flavor: str) -> ContainerState:
         """A request gets its room; returns the state before."""
-        del self.waiting[room.stub_id][room.container_id]
-        host.take(room)
+        room.cards, room.flavor = cards, flavor
+        self.join(room, host)
         return room.move(ContainerEvent.PLACED)
+
+    @staticmethod
+    def join(room: Room, host: Host) -> None:
+        """A container is on a worker."""
+        room.worker_id = host.worker_id
+        host.rooms[room.container_id] = room
 
     def end(self, room: Room, event: ContainerEvent, now_s: float) -> ContainerState:
         """A container is no more; returns the state before."""
         before = room.move(event)
         del self.rooms[room.container_id]
-        self.waiting.get(room.stub_id, {}).pop(room.container_id, None)
+        gang = self.gangs.get(room.gang_id, {})
+        if gang.get(room.rank) is room:
+            del gang[room.rank]
+            if not gang:
+                del self.gangs[room.gang_id]
         host = self.hosts.get(room.worker_id)
         if host is not None:
-            host.give_back(room, now_s)
+            del host.rooms[room.container_id]
+            host.idle_since_s = now_s
         return before

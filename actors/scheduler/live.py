@@ -45,19 +45,22 @@ class Tenants:
 
     def seat(self, live: Live, chosen: tuple[tuple[int, ...], ...] = ()) -> None:
         """Give each member its room; cards that nobody chose are picked here."""
-        request = live.request
-        self.by_request[request.request_id] = live
-        live.ready = [False] * len(live.members)
+        self.by_request[live.request.request_id] = live
+        live.ready = [not member for member in live.members]
         for rank, member in enumerate(live.members):
-            self.by_member[member] = (request.request_id, rank)
-            node = self._fleet.nodes.get(live.nodes[rank])
-            if node is not None:
-                live.cards[rank] = chosen[rank] if chosen else node.pick_cards(live.shape)
-                self._fleet.take(member, node, live.shape, live.cards[rank], live.promised)
-            else:
-                live.nodes[rank] = ""
+            if member:
+                self.by_member[member] = (live.request.request_id, rank)
+                self._sit(live, rank, chosen)
         if not live.promised:
-            self.count_starting(request.group, len(live.members))
+            self.count_starting(live.request.group, live.ready.count(False))
+
+    def _sit(self, live: Live, rank: int, chosen: tuple[tuple[int, ...], ...]) -> None:
+        node = self._fleet.nodes.get(live.nodes[rank])
+        if node is None:
+            live.nodes[rank] = ""
+            return
+        live.cards[rank] = chosen[rank] if chosen else node.pick_cards(live.shape)
+        self._fleet.take(live.members[rank], node, live.shape, live.cards[rank], live.promised)
 
     def unseat(self, live: Live) -> None:
         """Take all room of a request away."""

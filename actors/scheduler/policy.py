@@ -1,16 +1,16 @@
-"""The whole decision about room, pure: reports and requests in, one plan out, committed before any of it is sent.
+"""What is told to the scheduler, and what follows, pure: letters in, one plan out, committed before any of it is sent.
 
-One ledger holds the state. Containers, workers and the requests that wait each have a part that changes it; all that
-they decide goes into one group, which becomes the plan.
+The core decides about room. Here letters become events for it, and its decisions rows and messages: containers and
+workers each have a part that moves them along their tables, all into one group, which becomes the plan.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 
-from ...errors import INVALID
+from ...errors import INVALID, Refused
 from ...model.figures import REPORT_WAIT_S
-from ...model.resources import Capacity
+from ...model.queues import Queueing
 from ...model.states import ContainerEvent, ContainerState, End, TokenKind, WorkerState
 from ...store import operations as ops
 from ...wire import control, scheduling
@@ -18,37 +18,56 @@ from ...wire.client import RequestRefused, StubSpec
 from ...wire.letter import Letter
 from ...wire.message import Failure, Send
 from ..applied import require_all
-from .containers import Containers
+from . import events
+from .containers import Containers, request_of
+from .core import Core
+from .deciding import Deciding
 from .group import Group, Plan
+from .journal import Record
 from .ledger import Host, Ledger, Room
-from .waiting import Waiting
-from .workers import Workers
+from .operating import Operators
+from .performing import Performing
+from .placement import Placement, new_placement
+from .workers import CORDONED, Workers
+
+_NO_QUEUEING = Queueing()
 
 
 class SchedulerPolicy:
     """Owns every container that has not ended and every worker that is not gone.
 
-    `new_id(kind)` makes identities, `new_token(kind)` token values; `pools` are in the order in which they are asked
-    for workers, `sizes` says how large those are; `keep` how many workers of a pool never wind down; `serves` names the
-    one workspace of each pool that takes no other's work.
+    `new_id(kind)` makes identities, `new_token(kind)` token values; `queueing` is what files say of queues and quotas.
+    `declared` are pools known beforehand; others declare themselves.
     """
 
     def __init__(
         self,
         new_id: Callable[[str], str],
         new_token: Callable[[TokenKind], str],
-        pools: tuple[str, ...],
-        keep: dict[str, int] | None = None,
-        sizes: dict[str, Capacity] | None = None,
-        serves: Mapping[str, str] | None = None,
+        declared: tuple[scheduling.PoolDeclared, ...] = (),
+        queueing: Queueing = _NO_QUEUEING,
+        placement: Callable[[str], Placement] = new_placement,
     ) -> None:
         self.ledger = Ledger()
         self._group = Group()
-        self._containers = Containers(self.ledger, self._group, new_id, new_token)
-        self._workers = Workers(self.ledger, self._group, self._containers, keep or {})
-        self._waiting = Waiting(self.ledger, self._group, self._containers, pools, sizes or {}, serves or {})
+        self._deciding = Deciding(Core(placement, queueing))
+        self._containers = Containers(self.ledger, self._group, self._deciding, new_id, new_token)
+        self._workers = Workers(self.ledger, self._group, self._deciding, self._containers)
+        self._operators = Operators(self._group, self._deciding, self._workers, queueing)
+        self._performing = Performing(self.ledger, self._group, self._deciding, self._containers)
         self._places_from_s = 0.0
-        self._dirty = True
+        self._more = False
+        for message in declared:
+            self._declare(message, 0.0)
+
+    @property
+    def core(self) -> Core:
+        """Who decides."""
+        return self._deciding.core
+
+    def take_records(self) -> list[Record]:
+        """What the core was told and decided since the last time, for the journal."""
+        return self._deciding.take_records()
 
     # Recovery
 
@@ -56,46 +75,73 @@ class SchedulerPolicy:
         self,
         workers: Iterable[ops.WorkerRow],
         containers: Iterable[ops.ContainerRow],
-        specs: dict[str, StubSpec],
+        specs: Mapping[str, StubSpec],
         now_s: float,
+        kept: Queueing = _NO_QUEUEING,
     ) -> None:
         """Begin from the store. Nothing new is placed before known workers have reported, or 15 s have passed."""
+        self._operators.load(kept, now_s)
+        self._places_from_s = now_s + REPORT_WAIT_S
+        self._deciding.tell(events.PlacementsFrom(at_s=self._places_from_s), now_s)
         for row in workers:
             if row.state is not WorkerState.GONE:
-                self.ledger.add_host(_host(row, now_s))
-        for container in containers:
-            if container.state is not ContainerState.ENDED:
-                self._know_container(container, specs[container.stub_id], now_s)
-        self._places_from_s = now_s + REPORT_WAIT_S
+                self._workers.know(_host(row, now_s), now_s)
+        self._load_containers(containers, specs, now_s)
+        self._see_whether_all_reported(now_s)
 
-    def _know_container(self, row: ops.ContainerRow, spec: StubSpec, now_s: float) -> None:
-        room = Room(
-            container_id=row.container_id,
-            stub_id=row.stub_id,
-            workspace_id=row.workspace_id,
-            spec=spec,
-            state=row.state,
-        )
-        if room.state is ContainerState.REQUESTED:
-            self.ledger.add_request(room)
+    def _load_containers(
+        self, containers: Iterable[ops.ContainerRow], specs: Mapping[str, StubSpec], now_s: float
+    ) -> None:
+        requests: dict[str, list[Room]] = {}
+        asked_at_s: dict[str, float] = {}
+        for row in containers:
+            if row.state is not ContainerState.ENDED:
+                room = _room(row, specs[row.stub_id])
+                self.ledger.add_room(room)
+                key = row.gang_id or row.container_id
+                requests.setdefault(key, []).append(room)
+                asked_at_s.setdefault(key, row.requested_at_s)
+        for key, rooms in requests.items():
+            self._restore(sorted(rooms, key=lambda room: room.rank), asked_at_s[key], now_s)
+
+    def _restore(self, rooms: list[Room], asked_at_s: float, now_s: float) -> None:
+        """Members that are missing from a gang have ended; what its worker lost is ended here."""
+        placed = [room for room in rooms if room.state is not ContainerState.REQUESTED]
+        if not placed:
+            self._deciding.tell(events.Requested(requests=(request_of(rooms, asked_at_s),)), now_s)
             return
-        self.ledger.rooms[room.container_id] = room
-        host = self.ledger.hosts.get(row.worker_id)
+        by_rank = {room.rank: room for room in placed}
+        world = rooms[0].spec.nodes if rooms[0].gang_id else 1
+        request = request_of(rooms, asked_at_s)
+        members = tuple(by_rank[rank].container_id if rank in by_rank else "" for rank in range(world))
+        spots = tuple(_spot(by_rank.get(rank)) for rank in range(world))
+        restored = events.Restored(request=events.with_members(request, members), spots=spots, flavor=placed[0].flavor)
+        self._deciding.tell(restored, now_s)
+        for room in rooms:
+            self._know(room, now_s)
+
+    def _know(self, room: Room, now_s: float) -> None:
+        if room.state is ContainerState.REQUESTED:
+            lost = events.Replacement(request_id=room.gang_id, rank=room.rank, member=room.container_id)
+            self._deciding.tell(lost, now_s)
+            return
+        host = self.ledger.hosts.get(room.worker_id)
         if host is not None:
-            host.take(room)
+            self.ledger.join(room, host)
+            if room.state is not ContainerState.PLACED:
+                self._deciding.tell(events.Started(member=room.container_id), now_s)
         else:
             self._containers.end(room, ContainerEvent.WORKER_LOST, End.DISCONNECTED, "its worker is gone", now_s)
 
-    @property
-    def places(self) -> bool:
-        """Whether the known workers have all reported since this leader began."""
-        return all(host.reported or host.coming for host in self.ledger.hosts.values())
+    def _see_whether_all_reported(self, now_s: float) -> None:
+        if self._places_from_s and all(host.reported or host.coming for host in self.ledger.hosts.values()):
+            self._places_from_s = 0.0
+            self._deciding.tell(events.PlacementsFrom(at_s=0.0), now_s)
 
     # Letters
 
     def handle(self, letter: Letter, now_s: float) -> None:
         """Take one letter in. What it may say is decided by who sent it: the gateway vouches for `source`."""
-        self._dirty = True
         side = letter.source.partition("/")[0]
         if side == "worker":
             self._from_worker(letter, now_s)
@@ -105,6 +151,8 @@ class SchedulerPolicy:
             self._from_pool(letter, now_s)
         elif side == "gateway" and isinstance(letter.message, control.PeerQuiet):
             self._workers.quiet(letter.message.peer, now_s)
+        elif side == "gateway":
+            self._from_operator(letter, now_s)
         elif letter.expects_answer:
             failure = Failure(INVALID, f"scheduler does not take {type(letter.message).__name__} of {side}.")
             self._group.answer(letter, RequestRefused(failure=failure))
@@ -112,19 +160,20 @@ class SchedulerPolicy:
     def _from_worker(self, letter: Letter, now_s: float) -> None:
         """What else a worker may say is nothing to us: it can't bring us down."""
         match letter.message:
-            case scheduling.ContainerReady(container_id=container_id, window=window):
-                self._containers.ready(container_id, window, letter.source)
+            case scheduling.ContainerReady() as message:
+                self._containers.ready(message, letter.source, now_s)
             case scheduling.ContainerEnded() as message:
                 self._containers.ended(message, letter.source, now_s)
             case scheduling.WorkerReported() as message:
                 self._workers.reported(message, letter.source, now_s)
+                self._see_whether_all_reported(now_s)
             case scheduling.WorkerLeaving(worker_id=worker_id, why=why) if letter.source == f"worker/{worker_id}":
                 self._workers.lose(worker_id, f"it said goodbye: {why}", now_s)
 
     def _from_tasks(self, letter: Letter, now_s: float) -> None:
         match letter.message:
             case scheduling.RequestContainers() as message:
-                self._containers.request(message)
+                self._containers.request(message, now_s)
             case scheduling.ReleaseContainers(container_ids=container_ids, why=why):
                 for container_id in container_ids:
                     self._containers.release(container_id, why, now_s)
@@ -135,35 +184,59 @@ class SchedulerPolicy:
         match letter.message:
             case scheduling.WorkerGone(worker_id=worker_id, evidence=evidence):
                 self._workers.lose(worker_id, evidence, now_s)
+                self._see_whether_all_reported(now_s)
             case scheduling.WorkerOrdered() as message:
                 self._workers.ordered(message, now_s)
-            case scheduling.PoolHeld() as message:
-                self._waiting.pool_held(message)
+            case scheduling.PoolHeld(pool=pool, reason=reason, gang_id=gang_id):
+                self._deciding.tell(events.PoolHolds(pool=pool, reason=reason, request_id=gang_id), now_s)
+            case scheduling.PoolDeclared() as message:
+                self._declare(message, now_s)
+            case scheduling.PoolRetired(pool=pool):
+                self.ledger.pools.pop(pool, None)
+                self._deciding.tell(events.PoolDropped(pool=pool), now_s)
+            case scheduling.PoolNodes(pool=pool, offers=offers):
+                self._deciding.tell(events.NodesOffered(pool=pool, offers=offers), now_s)
             case message:
                 raise TypeError(f"{letter.source} said {type(message).__name__}")
+
+    def _declare(self, message: scheduling.PoolDeclared, now_s: float) -> None:
+        self.ledger.pools[message.pool] = message
+        event = events.PoolSet(
+            pool=message.pool,
+            size=message.size,
+            traits=message.traits,
+            serves=message.serves,
+            placement=message.placement,
+            max_workers=message.max_workers,
+            rank=message.rank,
+        )
+        self._deciding.tell(event, now_s)
+
+    def _from_operator(self, letter: Letter, now_s: float) -> None:
+        """Who may ask is the gateway's to check; what is wrong with it is told to who asked."""
+        try:
+            self._operators.handle(letter, now_s)
+        except Refused as refused:
+            self._group.answer(letter, RequestRefused(failure=_failure(refused)))
 
     # Time
 
     def tick(self, now_s: float) -> None:
         """What only time brings: leases that run out, workers that stand idle, the end of a new leader's wait."""
-        self._dirty = True
         self._workers.tick(now_s)
-        self._waiting.tick(now_s)
+        self._deciding.tell(events.Ticked(), now_s)
 
     # The plan
 
     def plan(self, now_s: float) -> Plan | None:
-        """Place what has room, say why the rest waits and what is wanted; None when there is nothing to do.
+        """Decide one slice of what there is to decide; None when there is nothing to do.
 
-        Each plan is one slice of a walk over all that waits; until that is at its end there is a next plan, though
-        perhaps an empty one.
+        While the core has more to decide there is a next plan, though perhaps an empty one.
         """
-        if self._dirty and not self._waiting.walking and (self.places or now_s >= self._places_from_s):
-            self._waiting.begin()
-            self._dirty = False
-        self._waiting.go_on(now_s)
+        self._deciding.tell(events.Planned(), now_s)
+        more = self._performing.perform(now_s)
         plan = self._group.take(now_s)
-        return Plan(operations=[], sends=[]) if plan is None and self._waiting.walking else plan
+        return Plan(operations=[], sends=[]) if plan is None and more else plan
 
     @staticmethod
     def settle(plan: Plan, answers: tuple[ops.Answer, ...]) -> list[Send]:
@@ -181,16 +254,40 @@ class SchedulerPolicy:
         return plan.sends
 
 
+def _failure(refused: Refused) -> Failure:
+    return Failure(refused.code, refused.what, refused.why, refused.fix)
+
+
 def _host(row: ops.WorkerRow, now_s: float) -> Host:
     """One that was to go is told again when it reports: the reign before may have ended before it said so."""
     return Host(
         worker_id=row.worker_id,
         pool=row.pool,
         capacity=row.capacity,
-        free=row.capacity,
+        traits=row.traits,
         state=row.state,
         epoch=row.epoch,
         idle_since_s=now_s,
         silent_since_s=now_s,
         stop_why="it was asked before" if row.state is WorkerState.DRAINING else "",
+        cordoned=row.why == CORDONED,
     )
+
+
+def _room(row: ops.ContainerRow, spec: StubSpec) -> Room:
+    return Room(
+        container_id=row.container_id,
+        stub_id=row.stub_id,
+        workspace_id=row.workspace_id,
+        spec=spec,
+        state=row.state,
+        worker_id=row.worker_id,
+        cards=row.cards,
+        flavor=row.flavor,
+        gang_id=row.gang_id,
+        rank=row.rank,
+    )
+
+
+def _spot(room: Room | None) -> tuple[str, tuple[int, ...]]:
+    return ("", ()) if room is None else (room.worker_id, room.cards)

@@ -7,10 +7,11 @@ waits a while before anything is ordered for it again.
 from __future__ import annotations
 
 from ...model.figures import GANG_READY_S, GANG_RETRY_S
+from ...model.resources import Shape
 from .capacity import Standing
-from .events import Decision, GangGivenBack, Placed, Request
+from .events import Decision, GangGivenBack, Placed, Promised, Request
 from .finding import Finder, Found
-from .fleet import Fleet
+from .fleet import Fleet, in_pool
 from .live import Live, Tenants
 from .queues import Queues
 
@@ -38,6 +39,21 @@ class Promises:
         """Promise what was found; quota and share are charged from here on."""
         self._queues.admit(request, found.flavor, now_s)
         self._seat(request, found, now_s, now_s + GANG_READY_S)
+
+    def restore(self, promised: Promised, now_s: float) -> None:
+        """A promise that another core made."""
+        found = Found(
+            flavor=promised.flavor,
+            shape=in_pool(self._shape_of(promised), promised.pool),
+            nodes=promised.nodes,
+            pool=promised.pool,
+            workers=promised.workers,
+        )
+        self._queues.admit(promised.request, found.flavor, now_s)
+        self._seat(promised.request, found, now_s, promised.deadline_s)
+
+    def _shape_of(self, promised: Promised) -> Shape:
+        return dict(self._queues.candidates(promised.request)).get(promised.flavor, promised.request.shape)
 
     def _seat(self, request: Request, found: Found, now_s: float, deadline_s: float, promised: bool = True) -> Live:
         live = Live(

@@ -70,7 +70,7 @@ class Wants:
             wanted[shape] = wanted.get(shape, 0) + min(missing, left)
 
     def _whom_to_ask(self, one: Waiting) -> tuple[Pool | None, Shape | None]:
-        """The first pool that could start a worker for it and is not known to be unable to; else the first that could."""
+        """The first pool that could start a worker for it, but for those that can't now while others could."""
         able = [
             (pool, shape)
             for shape in one.shapes

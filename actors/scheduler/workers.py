@@ -4,40 +4,78 @@ from __future__ import annotations
 
 from typing import Final
 
-from ...model.figures import IDLE_WORKER_S, OWN_OUTAGE_S, WORKER_LEASE_S
+from ...model.figures import OWN_OUTAGE_S, WORKER_LEASE_S
+from ...model.resources import NOTHING, Amount
 from ...model.states import ContainerEvent, ContainerState, End, WorkerEvent, WorkerState
 from ...wire import scheduling
+from ...wire.operating import WorkerWish
+from . import events
+from .capacity import Standing
 from .containers import Containers
+from .deciding import Deciding
 from .group import Group
 from .ledger import Host, Ledger
 
 _STRANGER: Final = "this worker is not known here any more"
 
 
-class Workers:
-    """Moves workers along their table. `keep` says how many workers of a pool never wind down."""
+CORDONED: Final = "cordoned by a person"  # as a row says it, so that silence and new leaders change nothing of it
+UNCORDONED: Final = "not cordoned"
+_WISHES: Final = {
+    WorkerWish.CORDON: {WorkerState.AVAILABLE: WorkerEvent.CORDON_ASKED},
+    WorkerWish.UNCORDON: {WorkerState.CORDONED: WorkerEvent.UNCORDON_ASKED},
+}
 
-    def __init__(self, ledger: Ledger, group: Group, containers: Containers, keep: dict[str, int]) -> None:
+
+def standing_of(host: Host) -> tuple[Standing, str]:
+    """What may be done with a worker's room, and why nothing may be placed there."""
+    if host.open:
+        return Standing.OPEN, ""
+    if host.coming:
+        return Standing.COMING, ""
+    return Standing.CLOSED, host.state.value if host.reported else "it has not reported yet"
+
+
+class Workers:
+    """Moves workers along their table, and tells the core where each stands."""
+
+    def __init__(self, ledger: Ledger, group: Group, deciding: Deciding, containers: Containers) -> None:
         self._ledger = ledger
         self._group = group
+        self._deciding = deciding
         self._containers = containers
-        self._keep = keep
         self._ticked_at_s: float | None = None
+
+    def know(self, host: Host, now_s: float) -> None:
+        """A worker that is ordered, or that an earlier leader had."""
+        self._ledger.add_host(host)
+        self._tell(host, now_s)
+
+    def _tell(self, host: Host, now_s: float) -> None:
+        standing, why = standing_of(host)
+        event = events.NodeSet(
+            node_id=host.worker_id,
+            pool=host.pool,
+            capacity=host.capacity,
+            traits=host.traits,
+            standing=standing,
+            why_closed=why,
+        )
+        self._deciding.tell(event, now_s)
 
     def ordered(self, message: scheduling.WorkerOrdered, now_s: float) -> None:
         """A worker is on its way; hearing it twice is hearing it once."""
         if message.worker_id in self._ledger.hosts:
             return
-        self._ledger.add_host(
-            Host(
-                worker_id=message.worker_id,
-                pool=message.pool,
-                capacity=message.capacity,
-                free=message.capacity,
-                idle_since_s=now_s,
-                silent_since_s=now_s,
-            )
+        host = Host(
+            worker_id=message.worker_id,
+            pool=message.pool,
+            capacity=message.capacity,
+            traits=message.traits,
+            idle_since_s=now_s,
+            silent_since_s=now_s,
         )
+        self.know(host, now_s)
 
     def reported(self, message: scheduling.WorkerReported, source: str, now_s: float) -> None:
         """A worker's whole truth. An older life of it is ignored; one that is gone for us must leave."""
@@ -50,12 +88,17 @@ class Workers:
         host.move(WorkerEvent.REPORTED)
         host.epoch = message.epoch
         if not host.reported or host.capacity != message.capacity:
-            host.resize(message.capacity)
+            host.capacity = message.capacity
             self._group.record_largest(host)
+        if not host.reported:
+            self._group.send(f"pool/{host.pool}", scheduling.WorkerArrived(worker_id=host.worker_id))
         host.reported = True
+        if host.cordoned and host.open:
+            host.move(WorkerEvent.CORDON_ASKED)
         if host.stop_why:
             self._drain(host, host.stop_why)
         self._group.move_worker(host)
+        self._tell(host, now_s)
         self._reconcile(host, message.containers, now_s)
 
     def _reconcile(self, host: Host, reports: tuple[scheduling.ContainerReport, ...], now_s: float) -> None:
@@ -77,7 +120,10 @@ class Workers:
             elif room.state is ContainerState.STOPPING:
                 self._containers.stop(room, "it was asked before")
             elif report.state is ContainerState.READY:
-                self._containers.ready(room.container_id, report.window, f"worker/{host.worker_id}")
+                ready = scheduling.ContainerReady(
+                    container_id=room.container_id, window=report.window, address=report.address
+                )
+                self._containers.ready(ready, f"worker/{host.worker_id}", now_s)
 
     def quiet(self, peer: str, now_s: float) -> None:
         """Nothing was heard of a worker: it gets nothing new, and keeps what it has. This is never evidence."""
@@ -88,6 +134,7 @@ class Workers:
         host.move(WorkerEvent.SILENT)
         host.silent_since_s = now_s
         self._group.move_worker(host)
+        self._tell(host, now_s)
         for room in host.rooms.values():
             if room.state is ContainerState.READY:
                 self._containers.tell_available(room, 0)
@@ -100,10 +147,31 @@ class Workers:
         host.move(event)
         self._group.move_worker(host, why)
         self._group.revoke(worker_id)
+        self._deciding.tell(events.NodeGone(node_id=worker_id), now_s)
         why = f"worker {worker_id} is gone: {why}"
         for room in tuple(host.rooms.values()):
             self._containers.end(room, ContainerEvent.WORKER_LOST, End.DISCONNECTED, why, now_s)
         del self._ledger.hosts[worker_id]
+
+    # What people wish
+
+    def wish(self, worker_id: str, wish: WorkerWish, now_s: float) -> WorkerState | None:
+        """Cordon, uncordon or drain a worker; returns its state after that, None when nobody knows it."""
+        host = self._ledger.hosts.get(worker_id)
+        if host is None:
+            return None
+        if wish is WorkerWish.DRAIN:
+            host.stop_why = "a person asked for it"
+            if host.state in (WorkerState.AVAILABLE, WorkerState.CORDONED, WorkerState.DRAINING):
+                self._drain(host, host.stop_why)
+        elif (event := _WISHES.get(wish, {}).get(host.state)) is not None:
+            host.move(event)
+            host.cordoned = wish is WorkerWish.CORDON
+        else:
+            return host.state
+        self._group.move_worker(host, CORDONED if host.cordoned else UNCORDONED)
+        self._tell(host, now_s)
+        return host.state
 
     # Time
 
@@ -127,11 +195,25 @@ class Workers:
                 host.silent_since_s = now_s
 
     def _wind_down(self, pool: str, now_s: float) -> None:
+        """Idle workers leave, but for those that the pool keeps, and without whom less than it wants would be free."""
+        declared = self._ledger.pools.get(pool) or scheduling.PoolDeclared(pool=pool)
         hosts = [host for host in self._ledger.hosts.values() if host.pool == pool and host.open]
-        idle = [host for host in hosts if not host.rooms and now_s - host.idle_since_s >= IDLE_WORKER_S]
-        for host in idle[: max(0, len(hosts) - self._keep.get(pool, 0))]:
+        idle = [host for host in hosts if not host.rooms and now_s - host.idle_since_s >= declared.idle_s]
+        free = self._free(hosts) if declared.min_free != NOTHING else NOTHING
+        for host in idle[: max(0, len(hosts) - declared.keep_workers)]:
+            left = free.less(self._free([host]))
+            if declared.min_free != NOTHING and not _covers(left, declared.min_free):
+                continue
+            free = left
             self._drain(host, "idle")
             self._group.move_worker(host)
+            self._tell(host, now_s)
+
+    def _free(self, hosts: list[Host]) -> Amount:
+        free = NOTHING
+        for host in hosts:
+            free = free.plus(self._deciding.core.fleet.nodes[host.worker_id].free)
+        return free
 
     def _drain(self, host: Host, why: str) -> None:
         """It must go: it gets nothing new, and is told again each time it reports."""
@@ -139,3 +221,11 @@ class Workers:
             host.move(WorkerEvent.DRAIN_ASKED)
         host.stop_why = why
         self._group.send(f"worker/{host.worker_id}", scheduling.StopWorker(worker_id=host.worker_id, why=why))
+
+
+def _covers(free: Amount, wanted: Amount) -> bool:
+    return (
+        free.cpu_milli >= wanted.cpu_milli
+        and free.memory_mib >= wanted.memory_mib
+        and free.gpu_milli >= wanted.gpu_milli
+    )

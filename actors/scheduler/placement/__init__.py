@@ -6,7 +6,6 @@ from typing import Final
 from .face import Placement, Spot
 from .fgd import Fgd
 from .published import BestFit, Clustering, DotProduct, Packing, PublishedBestFit, Random
-from .simple import best_fit, shortfall
 
 PLACEMENTS: Final[dict[str, Callable[[], Placement]]] = {
     "best_fit": BestFit,
@@ -17,4 +16,12 @@ PLACEMENTS: Final[dict[str, Callable[[], Placement]]] = {
     "random": Random,
 }
 
-__all__ = ["PLACEMENTS", "Placement", "PublishedBestFit", "Spot", "best_fit", "shortfall"]
+DEFAULT: Final = "best_fit"
+
+
+def new_placement(name: str) -> Placement:
+    """A policy by its name; "" is the default. Raises KeyError for a name that there is not."""
+    return PLACEMENTS[name or DEFAULT]()
+
+
+__all__ = ["DEFAULT", "PLACEMENTS", "Placement", "PublishedBestFit", "Spot", "new_placement"]

@@ -41,3 +41,11 @@ class Placement(Protocol):
         Earlier card types of the preference list go first, whatever the score, unless `gpu_any_order`.
         """
         ...
+
+    def remember(self) -> bytes:
+        """What it has seen of demand, for a policy that takes over; empty where it learns nothing."""
+        ...
+
+    def recall(self, memory: bytes) -> None:
+        """Go on from what another one remembered; empty is nothing."""
+        ...

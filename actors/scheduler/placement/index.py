@@ -59,6 +59,13 @@ class Indexed(ABC):
             return None
         return Spot(pick.node_id, self.cards(shape, pick.room, self.rooms.members[pick.node_id]))
 
+    def remember(self) -> bytes:
+        """What it has seen of demand: nothing, for most policies."""
+        return b""
+
+    def recall(self, memory: bytes) -> None:  # noqa: B027 (the face has it, few policies want it)
+        """Go on from what another one remembered."""
+
     def pick(self, ranking: Ranking, without: frozenset[str]) -> Pick | None:
         """A node of the best rooms."""
         return ranking.any_of_best(self.chance, without) if self._random else ranking.best(without)

@@ -25,7 +25,17 @@ class Stage:
     ) -> None:
         self.truth = Truth()
         self.now_s = 1000.0
-        self.arguments = (numbered(), numbered_tokens(), pools, keep, sizes, serves)
+        declared = tuple(
+            scheduling.PoolDeclared(
+                pool=pool,
+                size=(sizes or {}).get(pool, SIZE),
+                serves=(serves or {}).get(pool, ""),
+                keep_workers=(keep or {}).get(pool, 0),
+                rank=rank,
+            )
+            for rank, pool in enumerate(pools)
+        )
+        self.arguments = (numbered(), numbered_tokens(), declared)
         self.policy = SchedulerPolicy(*self.arguments)
 
     def say(self, *letters: Letter) -> Sent:

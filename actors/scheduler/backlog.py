@@ -1,0 +1,510 @@
+"""What waits, in order, without a look at anybody whose turn cannot have come.
+
+Requests that are alike in all that decides whether they fit stand behind one gate. A gate is shut when one of them did
+not fit, and then none of the others is looked at; when there may be room again, they come one after another, until one
+does not fit again. Behind an open gate they are ranked: lines of equal requests in lanes, lanes in queues, queues in
+workspaces; whenever a share changes, one place changes.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Callable, Iterator
+from heapq import heappop, heappush
+
+from ...model.gangs import Together
+from ...model.resources import Shape
+from .events import Request
+from .fairness import Account
+from .ordered import Key, Ordered, Placed, Turns
+from .quotas import Option, QuotaState
+
+PROBING_MAX = 64  # gates that may be ajar at a time; more of them are opened wide
+CHANGES_MAX = 4096  # of shares that a shut gate catches up with one by one; beyond, it orders all anew
+
+
+class Parked(enum.StrEnum):
+    """Why requests are not looked at."""
+
+    QUOTA = "quota"  # or the workspace's limit, or a held quota
+    ROOM = "room"
+    OTHER = "other"
+
+
+Kind = tuple[Shape, int, Together, float]  # shape, members, nearness, time limit
+
+
+def kind_of(request: Request) -> Kind:
+    """What decides whether a request fits, but for whose it is."""
+    return request.shape, len(request.members), request.together, request.limit_s
+
+
+class Space(Placed):
+    """A workspace: what it uses, and its queues that are in play."""
+
+    __slots__ = ("account", "front", "name", "rows")
+
+    def __init__(self, name: str, account: Account, turns: Turns) -> None:
+        super().__init__()
+        self.name = name
+        self.account = account
+        self.front: Ordered[Row] = Ordered(turns)
+        self.rows: dict[str, Row] = {}
+
+
+class Row(Placed):
+    """A queue: what it uses, its quota, and its lanes that are in play."""
+
+    __slots__ = ("account", "admitted", "front", "lanes", "name", "pending", "quota", "space")
+
+    def __init__(self, name: str, space: Space, quota: QuotaState | None, account: Account, turns: Turns) -> None:
+        super().__init__()
+        self.name = name
+        self.space = space
+        self.quota = quota  # None: the queue is not configured any more
+        self.account = account
+        self.front: Ordered[Lane] = Ordered(turns)
+        self.lanes: dict[Kind, Lane] = {}
+        self.pending = 0
+        self.admitted = 0
+
+
+class Line(Placed):
+    """Equal requests of one lane: of one group, with one priority, the longest waiting first."""
+
+    __slots__ = ("ageing_at_ms", "count", "group", "head", "lane", "level", "other", "priority", "value", "waiting")
+
+    def __init__(self, lane: Lane, group: str, priority: str, value: int) -> None:
+        super().__init__()
+        self.lane = lane
+        self.group = group
+        self.priority = priority
+        self.value = value
+        self.waiting: list[tuple[float, str]] = []
+        self.count = 0
+        self.head = ""
+        self.level = value  # with ageing, of the first
+        self.other = False  # parked by itself
+        self.ageing_at_ms = 0
+
+    @property
+    def parked(self) -> Parked | None:
+        """Why it is not looked at; None where it is its turn some time."""
+        if self.other:
+            return Parked.OTHER
+        return Parked.QUOTA if self.lane.where is Where.BLOCKED else self.lane.gate.shut
+
+
+class Where(enum.Enum):
+    """Where a lane is."""
+
+    NOWHERE = 0  # none of its lines is in play
+    FRONT = 1
+    STORE = 2  # of its gate
+    BLOCKED = 3  # by a limit of its own
+
+
+class Lane(Placed):
+    """Requests of one queue and one kind. A limit in the way of one of them is in the way of all."""
+
+    __slots__ = ("by_name", "gate", "kind", "lines", "options", "row", "size", "where")
+
+    def __init__(self, row: Row, kind: Kind, options: tuple[Option, ...], gate: Gate, turns: Turns) -> None:
+        super().__init__()
+        self.row = row
+        self.kind = kind
+        self.size = kind[1]
+        self.options = options
+        self.gate = gate
+        self.by_name: dict[tuple[str, str], Line] = {}
+        self.lines: Ordered[Line] = Ordered(turns)
+        self.where = Where.NOWHERE
+
+
+GateKey = tuple[str, tuple[tuple[str, tuple[tuple[str, int], ...]], ...], Kind, str]
+
+
+class Gate:
+    """All lanes of a kind that draw on one tree of quotas and may use the same nodes."""
+
+    __slots__ = ("bounds", "by_space", "key", "lanes", "probing", "shut", "since", "store", "tree")
+
+    def __init__(self, key: GateKey, tree: str, bounds: tuple[Option, ...], turns: Turns) -> None:
+        self.key = key
+        self.tree = tree
+        self.bounds = bounds
+        self.lanes: dict[Lane, None] = {}
+        self.store: Ordered[Lane] = Ordered(turns)
+        self.by_space: dict[Space, dict[Lane, None]] = {}
+        self.shut: Parked | None = None
+        self.probing = False
+        self.since = 0  # up to which change of shares the store is in order
+
+    @property
+    def shape(self) -> Shape:
+        """What each member behind it asks for."""
+        return self.key[2][0]
+
+    @property
+    def full(self) -> bool:
+        """Whether the tree as a whole lacks quota for those behind it, whoever they are."""
+        size = self.key[2][1]
+        return bool(self.bounds) and all(
+            any(purse.root.total - purse.root.used < amount * size for purse, amount in option.demand)
+            for option in self.bounds
+        )
+
+
+class Backlog:
+    """Lanes and gates. `level(value, requested_at_s, now_ms)`: a priority with ageing, and when it rises (0: never)."""
+
+    def __init__(self, level: Callable[[int, float, int], tuple[int, int]]) -> None:
+        self._level = level
+        self.turns = Turns()
+        self._front: Ordered[Space] = Ordered(self.turns)
+        self._found: dict[str, tuple[Request, Line]] = {}
+        self._gates: dict[GateKey, Gate] = {}
+        self._shut: dict[str, dict[Gate, None]] = {}  # for quota, by tree
+        self._shut_for_room: dict[Shape, dict[Gate, None]] = {}
+        self._probing: dict[Gate, None] = {}
+        self._changes: list[Space] = []
+        self._changes_before = 0
+        self._ageing: list[tuple[int, int, Line]] = []
+        self._unseen: dict[Line, None] = {}
+        self._others: dict[Line, None] = {}
+        self.looked_at = 0  # how often a request was handed out; for those who count the cost
+
+    def __len__(self) -> int:
+        return len(self._found)
+
+    def __contains__(self, request_id: str) -> bool:
+        return request_id in self._found
+
+    def find(self, request_id: str) -> tuple[Request, Line] | None:
+        """A waiting request and its line."""
+        return self._found.get(request_id)
+
+    def requests(self) -> Iterator[Request]:
+        """All that wait, as they came."""
+        return (request for request, _ in self._found.values())
+
+    def gate(self, key: GateKey, tree: str, bounds: tuple[Option, ...]) -> Gate:
+        """The gate with this key, perhaps a new one."""
+        gate = self._gates.get(key)
+        if gate is None:
+            gate = self._gates[key] = Gate(key, tree, bounds, self.turns)
+        return gate
+
+    # Coming and going
+
+    def add(self, request: Request, lane: Lane, value: int, now_ms: int) -> None:
+        """One more waits in this lane."""
+        name = (request.group, request.priority)
+        line = lane.by_name.get(name)
+        if line is None:
+            line = lane.by_name[name] = Line(lane, request.group, request.priority, value)
+            lane.gate.lanes[lane] = None
+            self._unseen[line] = None
+        heappush(line.waiting, (request.requested_at_s, request.request_id))
+        line.count += 1
+        lane.row.pending += 1
+        self._found[request.request_id] = (request, line)
+        if line.waiting[0][1] == request.request_id:
+            self._lead(line, now_ms)
+
+    def remove(self, request_id: str, now_ms: int) -> None:
+        """It does not wait any more."""
+        _, line = self._found.pop(request_id)
+        line.count -= 1
+        line.lane.row.pending -= 1
+        if not line.count:
+            self._end_line(line)
+        elif line.head == request_id:
+            self._lead(line, now_ms)
+
+    def _lead(self, line: Line, now_ms: int) -> None:
+        """Whoever is first of a line stands for all of it."""
+        waiting = line.waiting
+        while waiting[0][1] not in self._found:
+            heappop(waiting)
+        requested_at_s, line.head = waiting[0]
+        line.level, rises_at_ms = self._level(line.value, requested_at_s, now_ms)
+        if rises_at_ms and (not line.ageing_at_ms or rises_at_ms < line.ageing_at_ms):
+            line.ageing_at_ms = rises_at_ms
+            heappush(self._ageing, (rises_at_ms, self.turns.next(), line))
+        if not line.other:
+            line.lane.lines.put(line, (-line.level, 0, 0, requested_at_s, line.head))
+            self._show(line.lane)
+
+    def _end_line(self, line: Line) -> None:
+        lane = line.lane
+        del lane.by_name[line.group, line.priority]
+        self._unseen.pop(line, None)
+        self._others.pop(line, None)
+        line.waiting.clear()
+        lane.lines.drop(line)
+        self._show(lane)
+        if not lane.by_name:
+            del lane.row.lanes[lane.kind]
+            del lane.gate.lanes[lane]
+            if not lane.gate.lanes:
+                self._end_gate(lane.gate)
+
+    def _end_gate(self, gate: Gate) -> None:
+        del self._gates[gate.key]
+        self._probing.pop(gate, None)
+        self._shut.get(gate.tree, {}).pop(gate, None)
+        rooms = self._shut_for_room.get(gate.shape, {})
+        rooms.pop(gate, None)
+        if not rooms:
+            self._shut_for_room.pop(gate.shape, None)
+
+    def age(self, now_ms: int) -> None:
+        """Those who have waited long enough rise."""
+        while self._ageing and self._ageing[0][0] <= now_ms:
+            at_ms, _, line = heappop(self._ageing)
+            if line.ageing_at_ms == at_ms:
+                line.ageing_at_ms = 0
+                if line.count:
+                    self._lead(line, now_ms)
+
+    # Places
+
+    def _show(self, lane: Lane) -> None:
+        """The first of a lane may have changed: the lane gets its place."""
+        line = lane.lines.first()
+        if line is None:
+            self._hide(lane, Where.NOWHERE if lane.where is not Where.BLOCKED else Where.BLOCKED)
+        elif lane.where is Where.FRONT:
+            lane.row.front.put(lane, line.key)
+            self._rank_row(lane.row)
+        elif lane.where is Where.STORE:
+            lane.gate.store.put(lane, _whole_key(lane, line.key))
+        elif lane.where is Where.NOWHERE:
+            lane.where = Where.STORE if lane.gate.shut or lane.gate.probing else Where.FRONT
+            if lane.where is Where.STORE:
+                lane.gate.by_space.setdefault(lane.row.space, {})[lane] = None
+            self._show(lane)
+
+    def _hide(self, lane: Lane, where: Where) -> None:
+        """The lane leaves its place."""
+        was, lane.where = lane.where, where
+        if was is Where.FRONT:
+            lane.row.front.drop(lane)
+            self._rank_row(lane.row)
+        elif was is Where.STORE:
+            lane.gate.store.drop(lane)
+            lanes = lane.gate.by_space[lane.row.space]
+            del lanes[lane]
+            if not lanes:
+                del lane.gate.by_space[lane.row.space]
+
+    def _rank_row(self, row: Row) -> None:
+        lane = row.front.first()
+        if lane is None:
+            row.space.front.drop(row)
+        else:
+            level, _, _, requested_at_s, name = lane.key
+            row.space.front.put(row, (level, 0, row.account.share, requested_at_s, name))
+        self._rank_space(row.space)
+
+    def _rank_space(self, space: Space) -> None:
+        row = space.front.first()
+        if row is None:
+            self._front.drop(space)
+        else:
+            level, _, share, requested_at_s, name = row.key
+            self._front.put(space, (level, space.account.share, share, requested_at_s, name))
+
+    def share_changed(self, row: Row) -> None:
+        """A queue's share, and with it its workspace's, was counted anew."""
+        if row.turn:
+            self._rank_row(row)
+        elif row.space.turn:
+            self._rank_space(row.space)
+        self._changes.append(row.space)
+        if len(self._changes) > CHANGES_MAX:
+            self._changes_before += len(self._changes)
+            self._changes.clear()
+
+    def _catch_up(self, gate: Gate) -> None:
+        """A store is put in order for the shares of now."""
+        last = self._changes_before + len(self._changes)
+        if gate.since == last:
+            return
+        changed = self._changes[max(0, gate.since - self._changes_before) :]
+        if gate.since < self._changes_before or len(changed) > len(gate.by_space):
+            spaces = list(gate.by_space)
+        else:
+            spaces = [space for space in dict.fromkeys(changed) if space in gate.by_space]
+        for space in spaces:
+            for lane in gate.by_space[space]:
+                line = lane.lines.first()
+                if line is not None:
+                    gate.store.put(lane, _whole_key(lane, line.key))
+        gate.since = last
+
+    # Whose turn it is
+
+    def first(self) -> Line | None:
+        """The line whose turn it is."""
+        while True:
+            space, gate = self._front.first(), self._first_ajar()
+            if gate is not None:
+                lane = gate.store.first()
+                assert lane is not None
+                if space is None or lane.key < space.key:
+                    self._bring(gate, lane)
+                    continue
+            if space is None:
+                return None
+            lane = _first_lane(space)
+            if lane.gate.shut is not None:
+                self._store(lane)
+            elif lane.gate.full:
+                self.shut(lane.gate, Parked.QUOTA)
+            else:
+                return self._hand_out(lane)
+
+    def _hand_out(self, lane: Lane) -> Line | None:
+        line = lane.lines.first()
+        if line is not None:
+            self._unseen.pop(line, None)
+            self.looked_at += 1
+        return line
+
+    def _first_ajar(self) -> Gate | None:
+        """Of the gates that are ajar, the one whose first goes first."""
+        best: Gate | None = None
+        best_key: Key | None = None
+        for gate in list(self._probing):
+            self._catch_up(gate)
+            lane = gate.store.first()
+            if lane is None:
+                gate.probing = False
+                del self._probing[gate]
+            elif best_key is None or lane.key < best_key:
+                best, best_key = gate, lane.key
+        return best
+
+    def _bring(self, gate: Gate, lane: Lane) -> None:
+        """From the store to the front."""
+        if gate.full:
+            self.shut(gate, Parked.QUOTA)
+            return
+        self._hide(lane, Where.FRONT)
+        self._show(lane)
+
+    def _store(self, lane: Lane) -> None:
+        """From the front to the store."""
+        self._hide(lane, Where.STORE)
+        lane.gate.by_space.setdefault(lane.row.space, {})[lane] = None
+        self._show(lane)
+
+    # Parking and waking
+
+    def shut(self, gate: Gate, on: Parked) -> None:
+        """None behind this gate is looked at until it is woken. What is in front moves when it comes up."""
+        if gate.shut is not None:
+            return
+        gate.shut = on
+        gate.probing = False
+        self._probing.pop(gate, None)
+        if on is Parked.QUOTA:
+            self._shut.setdefault(gate.tree, {})[gate] = None
+        else:
+            self._shut_for_room.setdefault(gate.shape, {})[gate] = None
+
+    def _ajar(self, gate: Gate) -> None:
+        """Those behind it come one after another."""
+        gate.shut = None
+        gate.probing = True
+        self._probing[gate] = None
+
+    def wake_tree(self, tree: str) -> None:
+        """Quota of this tree was freed."""
+        shut = self._shut.get(tree)
+        if shut:
+            for gate in [gate for gate in shut if not gate.full]:
+                del shut[gate]
+                self._ajar(gate)
+            self._open_surplus()
+
+    def wake_room(self, fits: Callable[[Shape], bool]) -> None:
+        """Room was freed: whoever is told to fit may be looked at again. Each shape is asked for once."""
+        for shape in [shape for shape in self._shut_for_room if fits(shape)]:
+            for gate in self._shut_for_room.pop(shape):
+                self._ajar(gate)
+        self._open_surplus()
+
+    def _open_surplus(self) -> None:
+        """All gates that are ajar are compared each time, so there must not be too many."""
+        while len(self._probing) > PROBING_MAX:
+            gate = next(iter(self._probing))
+            del self._probing[gate]
+            gate.probing = False
+            for lane in list(gate.store):
+                self._hide(lane, Where.NOWHERE)
+                self._show(lane)
+
+    def block(self, lane: Lane) -> None:
+        """A limit of the lane's own is in the way."""
+        self._hide(lane, Where.BLOCKED)
+
+    def unblock(self, lane: Lane) -> None:
+        """It may not be any more."""
+        if lane.where is Where.BLOCKED:
+            lane.where = Where.NOWHERE
+            self._show(lane)
+
+    def park_line(self, line: Line) -> None:
+        """This line alone is not looked at until all are woken."""
+        line.other = True
+        self._others[line] = None
+        line.lane.lines.drop(line)
+        self._show(line.lane)
+
+    def wake_all(self, now_ms: int) -> None:
+        """Everything may be looked at again."""
+        others = list(self._others)
+        self._others.clear()
+        for line in others:
+            line.other = False
+            self._lead(line, now_ms)
+        for gate in self._gates.values():
+            if gate.shut is not None:
+                self._ajar(gate)
+            for lane in gate.lanes:
+                self.unblock(lane)
+        self._shut.clear()
+        self._shut_for_room.clear()
+        self._open_surplus()
+
+    def unseen(self) -> Line | None:
+        """A line that nobody has looked at since it began."""
+        line = next(iter(self._unseen), None)
+        if line is not None:
+            del self._unseen[line]
+        return line
+
+    def ordered_lines(self) -> list[Line]:
+        """All lines in the order of their first requests, for people."""
+        lines = [line for gate in self._gates.values() for lane in gate.lanes for line in lane.by_name.values()]
+        return sorted(lines, key=_order_of)
+
+
+def _order_of(line: Line) -> Key:
+    row = line.lane.row
+    return -line.level, row.space.account.share, row.account.share, line.waiting[0][0], line.head
+
+
+def _whole_key(lane: Lane, key: Key) -> Key:
+    row = lane.row
+    return key[0], row.space.account.share, row.account.share, key[3], key[4]
+
+
+def _first_lane(space: Space) -> Lane:
+    row = space.front.first()
+    lane = row.front.first() if row is not None else None
+    assert lane is not None
+    return lane
