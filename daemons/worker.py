@@ -27,6 +27,7 @@ import trio
 
 from ..actors.worker.actor import WorkerActor
 from ..actors.worker.http import open_http
+from ..actors.worker.meeting import LOOPBACK, own_address
 from ..actors.worker.policy import WorkerPolicy
 from ..actors.worker.reports import Identity
 from ..actors.worker.runtime.environment import visible
@@ -65,6 +66,7 @@ class WorkerConfig(msgspec.Struct, frozen=True, kw_only=True):
     root_pid: int = 0
     grace_s: float = STOP_GRACE_S
     stop_grace_s: float = STOP_GRACE_S
+    host: str = LOOPBACK  # at which other workers reach its containers
 
 
 async def run_worker(config: WorkerConfig) -> None:
@@ -77,7 +79,13 @@ async def run_worker(config: WorkerConfig) -> None:
             objects=http,
             log_sink=http,
         )
-        identity = Identity(worker_id=config.worker_id, pool=config.pool, epoch=config.epoch, capacity=config.capacity)
+        identity = Identity(
+            worker_id=config.worker_id,
+            pool=config.pool,
+            epoch=config.epoch,
+            capacity=config.capacity,
+            host=config.host,
+        )
         policy = WorkerPolicy(identity, stop_grace_s=config.stop_grace_s)
         redial = _redial_beside() if config.root_pid else Redial()
         link = DialledLink(name=f"worker/{config.worker_id}", dial=_dialler(config), chance=chance, redial=redial)
@@ -175,6 +183,7 @@ def parse(argv: Sequence[str]) -> WorkerConfig:
     parser.add_argument("--state-dir", type=Path, required=True)
     parser.add_argument("--root-pid", type=int, default=0)
     parser.add_argument("--grace-s", type=float, default=STOP_GRACE_S)
+    parser.add_argument("--advertise-host", default="", help="the address at which other workers reach this one")
     asked = parser.parse_args(argv)
     capacity = Capacity(
         cpu_milli=asked.cpu_milli, memory_mib=asked.memory_mib, gpu_count=asked.gpu_count, gpu_type=asked.gpu_type
@@ -190,6 +199,7 @@ def parse(argv: Sequence[str]) -> WorkerConfig:
         state_folder=asked.state_dir.resolve(),
         root_pid=asked.root_pid,
         grace_s=asked.grace_s,
+        host=asked.advertise_host or (LOOPBACK if asked.root_pid else own_address()),  # beside its root: one host
     )
 
 

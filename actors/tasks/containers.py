@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Final
 
 from ...errors import INVALID, Refused
 from ...model.states import ContainerState
@@ -17,6 +18,8 @@ from .outcomes import lost_with
 from .waiting import WaitingSide
 from .warm import Warm
 from .workers import WorkersSide
+
+ADDRESS_MAX: Final = 300  # characters: the longest host name, a colon, a port
 
 
 class ContainersSide:
@@ -64,7 +67,7 @@ class ContainersSide:
         warm.worker_id = message.worker_id
         warm.available = True
         warm.window = message.window
-        warm.address = message.address
+        warm.address = message.address if _is_address(message.address) else ""
         gang = self._ledger.gang_of(warm)
         if gang is not None:
             self._gangs.available(gang, now_s)
@@ -183,6 +186,11 @@ class ContainersSide:
         if warms:
             container_ids = tuple(warm.container_id for warm in warms)
             self._group.send("scheduler", scheduling.ReleaseContainers(container_ids=container_ids, why=why))
+
+
+def _is_address(address: str) -> bool:
+    """Whether it can be told to other workers, which put it into their containers' environment."""
+    return len(address) <= ADDRESS_MAX and address.isascii() and address.isprintable()
 
 
 def _is_idle(warm: Warm, stub: Stub, since_s: float) -> bool:

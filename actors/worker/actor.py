@@ -19,6 +19,7 @@ from ...wire.message import Failure, Payload
 from ...wire.work import AttemptResult
 from . import events
 from .events import Decision, Event
+from .meeting import free_port
 from .objects import Objects, Owner, key_in_thread
 from .policy import WorkerPolicy
 from .runtime.face import RunningContainer, Runtime
@@ -41,7 +42,8 @@ class _Hosted:
 
     def loaded(self) -> None:
         """See `Sink`."""
-        self.happened(events.ContainerLoaded(self.launch.container_id))
+        port = free_port() if self.launch.gang_id else 0
+        self.happened(events.ContainerLoaded(self.launch.container_id, port))
 
     def finished(self, results: tuple[AttemptResult, ...]) -> None:
         """See `Sink`."""

@@ -39,9 +39,10 @@ class CapacityChanged(msgspec.Struct, frozen=True):
 
 
 class ContainerLoaded(msgspec.Struct, frozen=True):
-    """The person's function is there and can be called."""
+    """The person's function is there and can be called; `port` is free for the other ranks of its gang to meet at."""
 
     container_id: str
+    port: int = 0
 
 
 class AttemptsReturned(msgspec.Struct, frozen=True):
@@ -132,6 +133,9 @@ class Launch(msgspec.Struct, frozen=True, kw_only=True):
     spec: StubSpec
     workspace_id: str = ""
     token: str = ""  # what the code sees as LEVERS9_TOKEN
+    gang_id: str = ""
+    rank: int = 0
+    world_size: int = 1
 
 
 class Give(msgspec.Struct, frozen=True):

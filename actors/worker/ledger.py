@@ -92,6 +92,8 @@ class Held:
     stop_why: str = ""
     kill_at_s: float | None = None
     ended: ContainerEnded | None = None
+    address: str = ""  # where the other ranks of its gang meet, once it is ready
+    preempted: bool = False  # it makes room for others
     forgotten: bool = False  # its end is committed; it stays while results of it are being stored
     _committed: dict[AttemptKey, None] = field(default_factory=dict)
 

@@ -61,8 +61,9 @@ def ended_with(held: Held, attempt: Attempt, event: ContainerExited) -> AttemptR
     end = End.DISCONNECTED
     if attempt.key == event.started[-1]:
         end = attempt.wanted_end or _running_end(held, event)
-    why = held.stop_why or event.why
-    return AttemptResult(order.task_id, order.attempt, end, True, None, _failure(attempt, end, why))
+    failure = _failure(attempt, end, held.stop_why or event.why)
+    result = AttemptResult(order.task_id, order.attempt, end, True, None, failure)
+    return msgspec.structs.replace(result, preempted=held.preempted and attempt.wanted_end is None)
 
 
 def _running_end(held: Held, event: ContainerExited) -> End:

@@ -54,8 +54,8 @@ class WorkerPolicy:
                 self._returned(container_id, results)
             case events.AttemptsRevoked():
                 self._revoked(event)
-            case events.ContainerLoaded(container_id):
-                self._loaded(container_id)
+            case events.ContainerLoaded(container_id, port):
+                self._loaded(container_id, port)
             case events.ContainerExited():
                 self._exited(event)
             case events.ArgumentsFetched():
@@ -107,8 +107,8 @@ class WorkerPolicy:
                 self._confirmed(message)
             case scheduling.StartContainer():
                 self._start(message)
-            case scheduling.StopContainer(container_id=container_id, why=why):
-                self._stop_asked(container_id, why)
+            case scheduling.StopContainer(container_id=container_id, why=why, preempted=preempted):
+                self._stop_asked(container_id, why, preempted)
             case scheduling.ContainerForgotten(container_id=container_id):
                 self._forgotten(container_id)
             case scheduling.WorkerAccepted(stop=container_ids):
@@ -139,6 +139,9 @@ class WorkerPolicy:
             spec=message.spec,
             workspace_id=message.workspace_id,
             token=message.token,
+            gang_id=message.gang_id,
+            rank=message.rank,
+            world_size=message.world_size,
         )
         self._decide(launch)
 
@@ -198,7 +201,7 @@ class WorkerPolicy:
         if held.forgotten and not held.attempts:
             self.containers.pop(held.container_id, None)
 
-    def _stop_asked(self, container_id: str, why: str) -> None:
+    def _stop_asked(self, container_id: str, why: str, preempted: bool = False) -> None:
         held = self.containers.get(container_id)
         if held is None:
             self._telling.send(
@@ -207,6 +210,7 @@ class WorkerPolicy:
         elif held.ended is not None:
             self._telling.send(held.ended)
         else:
+            held.preempted |= preempted
             self._stop(held, End.OK, why)
 
     # Cancels
@@ -309,11 +313,13 @@ class WorkerPolicy:
 
     # What the container does
 
-    def _loaded(self, container_id: str) -> None:
+    def _loaded(self, container_id: str, port: int) -> None:
         held = self.containers[container_id]
         held.move(ContainerEvent.BECAME_READY)
+        held.address = f"{self.identity.host}:{port}" if port else ""
         if held.state is ContainerState.READY:
-            self._telling.send(scheduling.ContainerReady(container_id=container_id, window=held.window))
+            ready = scheduling.ContainerReady(container_id=container_id, window=held.window, address=held.address)
+            self._telling.send(ready)
             self._give_waiting(held)
 
     def _returned(self, container_id: str, results: tuple[AttemptResult, ...]) -> None:
@@ -342,7 +348,7 @@ class WorkerPolicy:
             self._finish_attempt(held, attempt, msgspec.structs.replace(result, failure=event.failure))
             return self._stop_if_idle(held)
         order = attempt.order
-        attempt.order = AttemptOrder(order.task_id, order.attempt, event.arguments, order.timeout_s)
+        attempt.order = msgspec.structs.replace(order, arguments=event.arguments)
         attempt.move(Step.FETCHED)
         return self._give_waiting(held)
 

@@ -18,6 +18,7 @@ class Identity(msgspec.Struct, frozen=True, kw_only=True):
     pool: str
     epoch: int
     capacity: Capacity
+    host: str = ""  # the address at which other workers reach its containers
 
 
 def whole_truth(identity: Identity, containers: Iterable[Held]) -> WorkerReported:
@@ -28,8 +29,9 @@ def whole_truth(identity: Identity, containers: Iterable[Held]) -> WorkerReporte
         epoch=identity.epoch,
         capacity=identity.capacity,
         containers=tuple(
-            ContainerReport(held.container_id, held.stub_id, held.state, held.window)
+            ContainerReport(held.container_id, held.stub_id, held.state, held.window, held.address)
             for held in containers
             if held.ended is None
         ),
+        host=identity.host,
     )

@@ -14,6 +14,7 @@ import msgspec
 import pytest
 import trio
 
+from levers9.actors.worker.meeting import own_address
 from levers9.daemons.worker import main, parse
 from levers9.errors import ConfigError
 from levers9.model.ids import Chance
@@ -228,3 +229,12 @@ def test_a_token_is_read_from_a_file_or_a_descriptor(tmp_path: Path) -> None:
     assert parse([*words, "--token-fd", str(end)]).token == "y"
     with pytest.raises(OSError, match="Bad file descriptor"):
         os.fstat(end)
+
+
+def test_a_worker_beside_its_root_is_reached_over_loopback_and_another_by_its_own_address(tmp_path: Path) -> None:
+    (tmp_path / "token").write_text("x")
+    words = ["--id", "w", "--url", "ws://a", "--http-url", "http://h", "--state-dir", "s"]
+    words += ["--token-file", str(tmp_path / "token")]
+    assert parse([*words, "--root-pid", "1"]).host == "127.0.0.1"
+    assert parse(words).host == own_address()
+    assert parse([*words, "--root-pid", "1", "--advertise-host", "10.0.0.7"]).host == "10.0.0.7"

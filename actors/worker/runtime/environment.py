@@ -5,11 +5,25 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
+from ..events import Launch
+
 _NAMES: Final = frozenset(
     {"PATH", "HOME", "USER", "LOGNAME", "LANG", "LANGUAGE", "TZ", "TMPDIR", "SHELL", "TERM", "VIRTUAL_ENV"}
     | {"PYTHONPATH", "PYTHONHASHSEED", "LD_LIBRARY_PATH", "SSL_CERT_FILE", "SSL_CERT_DIR", "OMP_NUM_THREADS"}
 )
 _PREFIXES: Final = ("LC_", "CUDA_", "NVIDIA_", "NCCL_")
+
+
+def rank_variables(launch: Launch) -> dict[str, str]:
+    """What the code of a gang's member is told: in our names, and in those of distributed libraries.
+
+    Where rank 0 is comes with each call: LEVERS9_RANK0_ADDRESS, MASTER_ADDR, MASTER_PORT (see `runner/`).
+    """
+    if not launch.gang_id:
+        return {}
+    rank, world_size = str(launch.rank), str(launch.world_size)
+    ours = {"LEVERS9_GANG": launch.gang_id, "LEVERS9_RANK": rank, "LEVERS9_WORLD_SIZE": world_size}
+    return ours | {"RANK": rank, "WORLD_SIZE": world_size, "LOCAL_RANK": "0"}
 
 
 def visible(environ: Mapping[str, str]) -> dict[str, str]:

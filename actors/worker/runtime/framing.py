@@ -16,7 +16,7 @@ LOADED, LOAD_FAILED, RESULTS = b"L", b"X", b"R"
 FORMATS: Final = ("msgpack", "pickle")
 
 _HEAD: Final = struct.Struct("<Ic")
-_CALL: Final = struct.Struct("<IIHBI")
+_CALL: Final = struct.Struct("<IIHBIH")
 _RESULT: Final = struct.Struct("<IBBdI")
 _CLAIM: Final = struct.Struct("<I")
 _failure: Final = msgspec.msgpack.Decoder(Failure)
@@ -36,12 +36,11 @@ def calls_frame(calls: Iterable[tuple[int, AttemptOrder]]) -> bytes:
     """A frame of calls, each with its index."""
     pieces: list[bytes] = []
     for index, order in calls:
-        name = order.task_id.encode()
+        name, rank0 = order.task_id.encode(), order.rank0.encode()
         data = order.arguments.data
         form = FORMATS.index(order.arguments.format)
-        pieces.append(_CALL.pack(index, order.attempt, len(name), form, len(data)))
-        pieces.append(name)
-        pieces.append(data)
+        pieces.append(_CALL.pack(index, order.attempt, len(name), form, len(data), len(rank0)))
+        pieces += (name, data, rank0)
     return _frame(CALLS, b"".join(pieces))
 
 

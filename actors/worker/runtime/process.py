@@ -24,6 +24,7 @@ from ..logs import LogShipper, LogSink, LogSplitter
 from ..objects import Objects, Owner
 from ..pruning import PRUNE_EVERY_S, prune
 from .container import ProcessContainer
+from .environment import rank_variables
 from .face import Exit, RunningContainer, Sink
 from .leftovers import WORKER_MARK, end_container, end_leftovers, worker_mark
 from .pipes import LogPipes
@@ -147,6 +148,7 @@ class ProcessRuntime:
         settings, spec = self._settings, launch.spec
         environment = settings.environment | dict(spec.env)
         environment |= {"LEVERS9_CONTAINER_ID": launch.container_id, "LEVERS9_TOKEN": launch.token}
+        environment |= rank_variables(launch)
         fields = (launch.container_id, spec.handler, function, code, environment)
         limits = (spec.shape.cpu_milli, spec.shape.memory_mib << 20, settings.open_files, settings.processes)
         rest = (marker, settings.memory_watch_s, PAYLOAD_MAX_BYTES, settings.use_cgroup)

@@ -99,6 +99,14 @@ class TestRequests:
         assert stage.truth.state("b") is TaskState.PENDING
         assert delivered(stage.say(stage.warm_rank(1))) == [("b", 1)] * NODES
 
+    @pytest.mark.parametrize("address", ["", "a" * 301, "host\0:1", "h\u00f6st:1"])
+    def test_a_place_that_no_environment_can_hold_is_none(self, address: str) -> None:
+        stage = Gangs()
+        stage.asked(stage.submit("a"))
+        odd = stage.available(stage.members[0], worker="w0", address=address)
+        assert delivered(stage.say(odd, stage.warm_rank(1), stage.warm_rank(2))) == []
+        assert delivered(stage.say(stage.warm_rank(0))) == [("a", 1)] * NODES
+
     def test_a_function_that_may_have_fewer_containers_than_a_call_needs_is_refused(self) -> None:
         stage = Gangs()
         sent = stage.say(stage.letter(client.RegisterStub(spec=spec_of(nodes=4, max_containers=3))))

@@ -159,11 +159,10 @@ class ControlPlane:
         await self.until(lambda: (task_id, attempt) in self.results())
         return self.results()[task_id, attempt]
 
-    async def start(self, container_id: str = "c1", spec: StubSpec | None = None) -> None:
+    async def start(self, container_id: str = "c1", spec: StubSpec | None = None, **gang: object) -> None:
         spec = spec or a_spec()
-        await self.say(
-            StartContainer(container_id=container_id, stub_id="s1", workspace_id="ws", spec=spec, token="t0")
-        )
+        known = StartContainer(container_id=container_id, stub_id="s1", workspace_id="ws", spec=spec, token="t0")
+        await self.say(msgspec.structs.replace(known, **gang))
         await self.until(lambda: any(one.container_id == container_id for one in self.of(ContainerReady)))
 
     async def run(self, *orders: AttemptOrder, container_id: str = "c1") -> None:
@@ -176,7 +175,8 @@ async def worked(
 ) -> AsyncIterator[tuple[ControlPlane, WorkerActor]]:
     """A worker that runs over a memory link."""
     capacity = Capacity(cpu_milli=2000, memory_mib=4096)
-    policy = WorkerPolicy(Identity(worker_id="w1", pool="p", epoch=1, capacity=capacity), stop_grace_s=grace_s)
+    identity = Identity(worker_id="w1", pool="p", epoch=1, capacity=capacity, host="127.0.0.1")
+    policy = WorkerPolicy(identity, stop_grace_s=grace_s)
     async with trio.open_nursery() as nursery:
         plane = ControlPlane(nursery)
         link = DialledLink(name="worker/w1", dial=plane.dial, chance=Chance(2))

@@ -11,18 +11,19 @@ LOADED, LOAD_FAILED, RESULTS = b"L", b"X", b"R"
 OK, ERROR = 0, 1
 
 _HEAD = struct.Struct("<Ic")
-_CALL = struct.Struct("<IIHBI")
+_CALL = struct.Struct("<IIHBIH")
 _RESULT = struct.Struct("<IBBdI")
 _INDEX = struct.Struct("<I")
 
 
 class Call(NamedTuple):
-    """One call as it came."""
+    """One call as it came. `rank0` is where the ranks of its gang meet, `host:port`; empty without a gang."""
 
     task_id: str
     attempt: int
     form: int
     data: bytes
+    rank0: str
 
 
 def frame(kind: bytes, body: bytes) -> bytes:
@@ -57,11 +58,12 @@ class Inbox:
             return
         at = 0
         while at < length:
-            index, attempt, name_length, form, size = _CALL.unpack_from(body, at)
+            index, attempt, name_length, form, size, rank0_length = _CALL.unpack_from(body, at)
             at += _CALL.size
             name_end = at + name_length
-            self._calls[index] = Call(body[at:name_end].decode(), attempt, form, body[name_end : name_end + size])
-            at = name_end + size
+            name, data = body[at:name_end].decode(), body[name_end : name_end + size]
+            at = name_end + size + rank0_length
+            self._calls[index] = Call(name, attempt, form, data, body[name_end + size : at].decode())
 
     def _exactly(self, count: int) -> bytes:
         data = self._connection.recv(count, socket.MSG_WAITALL) if count else b""

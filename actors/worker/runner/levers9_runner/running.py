@@ -164,6 +164,9 @@ class Runner:
         environ = os.environ
         environ["LEVERS9_TASK_ID"] = call.task_id
         environ["LEVERS9_ATTEMPT"] = str(call.attempt)
+        if call.rank0:
+            environ["LEVERS9_RANK0_ADDRESS"] = call.rank0
+            environ["MASTER_ADDR"], _, environ["MASTER_PORT"] = call.rank0.rpartition(":")
         began = time.monotonic()
         outcome, form, data = self._outcome(function, call)
         ended = time.monotonic()

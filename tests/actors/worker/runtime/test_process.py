@@ -12,7 +12,7 @@ from levers9_test_worker import PYTHON, MemoryObjects, NotedLogs, a_spec, an_ord
 from levers9.actors.worker.runtime.process import ProcessRuntime
 from levers9.model.states import End
 from levers9.wire.message import Payload
-from levers9.wire.scheduling import ContainerEnded, StartContainer, StopContainer
+from levers9.wire.scheduling import ContainerEnded, ContainerReady, StartContainer, StopContainer
 from levers9.wire.work import AttemptOrder
 
 pytestmark = pytest.mark.slow
@@ -226,3 +226,25 @@ async def test_core_files_are_off_and_open_files_are_limited(
         result = await plane.result("task-1")
     assert result.result == Payload("msgpack", msgspec.msgpack.encode([0, True]), "", 3)
     assert os.getpid() > 0
+
+
+async def test_a_member_of_a_gang_is_told_its_rank_and_where_the_ranks_meet(
+    processes: ProcessRuntime, code: Path, objects: MemoryObjects
+) -> None:
+    names = "LEVERS9_RANK", "LEVERS9_WORLD_SIZE", "LEVERS9_GANG", "RANK", "WORLD_SIZE", "LOCAL_RANK"
+    met = "LEVERS9_RANK0_ADDRESS", "MASTER_ADDR", "MASTER_PORT"
+    write(code, f"import os\ndef function():\n    return [os.environ.get(name, '') for name in {names + met!r}]\n")
+    async with worked(processes, objects) as (plane, _):
+        await plane.start(gang_id="gang-1", rank=1, world_size=2)
+        await plane.start("c2")
+        await plane.run(msgspec.structs.replace(an_order(1), rank0="host.example:7001"))
+        await plane.run(an_order(2), container_id="c2")
+        member, alone = await plane.result("task-1"), await plane.result("task-2")
+        ready = {one.container_id: one.address for one in plane.of(ContainerReady)}
+    assert member.result is not None
+    assert alone.result is not None
+    ranks = ["1", "2", "gang-1", "1", "2", "0"]
+    assert msgspec.msgpack.decode(member.result.data) == [*ranks, "host.example:7001", "host.example", "7001"]
+    assert msgspec.msgpack.decode(alone.result.data) == [""] * 9
+    assert ready["c1"].startswith("127.0.0.1:")
+    assert ready["c2"] == ""
