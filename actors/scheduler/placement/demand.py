@@ -22,20 +22,26 @@ class Typical(msgspec.Struct, frozen=True):
 class Demand:
     """How often each shape was asked for, memory aside."""
 
-    def __init__(self) -> None:
-        self.total = 0
-        self._counts: dict[Shape, int] = {}
-        self._plain: dict[Shape, Shape] = {}  # each shape, without its memory
+    def __init__(self, counted: tuple[Typical, ...] = ()) -> None:
+        self.total = sum(one.count for one in counted)
+        self._counts = {one.shape: one.count for one in counted}
+        self._plain: dict[Shape, Shape] = {}  # of some shapes: themselves without memory
 
     def saw(self, shape: Shape) -> None:
         """One container of this shape was asked for."""
         plain = self._plain.get(shape)
         if plain is None:
             if len(self._plain) >= SHAPES_MAX:
-                self._forget()
+                self._plain.clear()
             plain = self._plain[shape] = msgspec.structs.replace(shape, memory_mib=0)
+        if plain not in self._counts and len(self._counts) >= SHAPES_MAX:
+            self._forget()
         self._counts[plain] = self._counts.get(plain, 0) + 1
         self.total += 1
+
+    def counted(self) -> tuple[Typical, ...]:
+        """All that is counted, for another one to begin with."""
+        return tuple([Typical(shape, count) for shape, count in self._counts.items()])
 
     def typical(self) -> tuple[Typical, ...]:
         """The commonest shapes that together make up 95 % of what was asked for, the commonest first."""
@@ -49,7 +55,6 @@ class Demand:
         return tuple(kept)
 
     def _forget(self) -> None:
-        self._plain.clear()
         self._counts = {shape: count for shape, count in self._counts.items() if count > 1}
         while len(self._counts) >= SHAPES_MAX:
             del self._counts[min(self._counts, key=self._counts.__getitem__)]

@@ -66,6 +66,17 @@ class Uses(msgspec.Struct):
     by_cpu: list[Use | None]
 
 
+class Memory(msgspec.Struct, frozen=True):
+    """What this policy has learned."""
+
+    demand: tuple[Typical, ...]
+    typical: tuple[Typical, ...]
+    look_at: int
+
+
+_decode: Final = msgspec.msgpack.Decoder(Memory).decode
+
+
 class Fgd(Indexed):
     """The published policy. What is typical is what it saw; it looks again each time it has seen twice as much."""
 
@@ -99,9 +110,23 @@ class Fgd(Indexed):
         """What is free on the fullest of the cards where the least becomes useless."""
         return self._best(shape, room)[1]
 
+    def remember(self) -> bytes:
+        """What was asked for, what of it is typical, and when that is looked at again."""
+        return msgspec.msgpack.encode(Memory(self._demand.counted(), self._typical, self._look_at))
+
+    def recall(self, memory: bytes) -> None:
+        """Go on from what another one remembered. Raises msgspec.DecodeError for what is no memory of this policy."""
+        if memory:
+            known = _decode(memory)
+            self._demand, self._look_at = Demand(known.demand), known.look_at
+            self._settle_on(known.typical)
+
     def _look(self) -> None:
         self._look_at = max(FIRST_LOOK, 2 * self._demand.total)
-        self._typical = self._demand.typical()
+        self._settle_on(self._demand.typical())
+
+    def _settle_on(self, typical: tuple[Typical, ...]) -> None:
+        self._typical = typical
         self._containers = sum(typical.count for typical in self._typical)
         precise = (_PRECISE.multiply(step, Decimal(self._containers)) for step in STEPS)
         self._steps = [int(_PRECISE.to_integral_value(step)) for step in precise]

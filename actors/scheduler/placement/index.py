@@ -8,8 +8,9 @@ from typing import Final, Literal
 from ....model.resources import Shape
 from ..capacity import Node
 from .chance import Chance
+from .drawing import AtRandom
 from .face import Spot
-from .ranking import Pick, Ranking
+from .ranking import ByIdentity, Pick, Ranking
 from .rooms import Mark, Member, Room, Rooms
 
 SHAPES_MAX: Final = 512  # rankings kept; the one that was not asked for the longest goes
@@ -25,7 +26,7 @@ class Indexed(ABC):
 
     def __init__(self, ties: Ties = "first", seed: int = 0) -> None:
         self.chance = Chance(seed)
-        self.rooms = Rooms(self.mark)
+        self.rooms = Rooms(self.mark, tells_all=ties == "random")
         self._random = ties == "random"
         self._rankings: dict[Shape, Ranking] = {}
 
@@ -68,17 +69,22 @@ class Indexed(ABC):
 
     def pick(self, ranking: Ranking, without: frozenset[str]) -> Pick | None:
         """A node of the best rooms."""
-        return ranking.any_of_best(self.chance, without) if self._random else ranking.best(without)
+        return ranking.best(without)
 
     def ranking(self, shape: Shape) -> Ranking:
         """The rooms in order for this shape."""
         ranking = self._rankings.pop(shape, None)
         if ranking is None:
-            ranking = Ranking(shape, self.rooms, self.score)
+            ranking = self._new_ranking(shape)
             if len(self._rankings) >= SHAPES_MAX:
                 del self._rankings[next(iter(self._rankings))]
         self._rankings[shape] = ranking
         return ranking
+
+    def _new_ranking(self, shape: Shape) -> Ranking:
+        if self._random:
+            return AtRandom(shape, self.rooms, self.score, self.chance)
+        return ByIdentity(shape, self.rooms, self.score)
 
     def forget_scores(self) -> None:
         """Score everything anew: what the scores rest on has changed."""

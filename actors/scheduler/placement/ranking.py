@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import heapq
-from collections.abc import Callable, Iterator
+from abc import ABC, abstractmethod
+from collections.abc import Callable
 from typing import Final
 
 import msgspec
 
 from ....model.resources import Shape
-from .chance import Chance
 from .rooms import Kind, Room, Rooms
 
 Score = Callable[[Shape, Room], int]  # the higher the better, for a room that fits
@@ -27,18 +27,13 @@ class Pick(msgspec.Struct, frozen=True):
     room: Room
 
 
-class Ranking:
-    """Rooms for one shape, the best first: by preference of card types, then score, then the first node's identity.
-
-    What lies in the heap may be out of date: a room that has gone, or whose first node has changed. That is looked at
-    when it comes up. An entry's node is never later than the room's first one now, so nothing better is overlooked.
-    """
+class Ranking(ABC):
+    """Rooms for one shape, the best first: by preference of card types, then score. What ties are broken by differs."""
 
     def __init__(self, shape: Shape, rooms: Rooms, score: Score) -> None:
         self.shape = shape
         self._rooms = rooms
         self._score = score
-        self._heap: list[Entry] = []
         self._preferences: dict[int, int] = {}  # by number of kind
         self._cursor = -1
 
@@ -46,21 +41,55 @@ class Ranking:
         """Score everything anew, when next asked."""
         self._cursor = -1
 
+    @abstractmethod
     def best(self, without: frozenset[str] = frozenset()) -> Pick | None:
-        """The first of the best rooms' nodes, by identity."""
+        """A node of the best rooms that is not in `without`, or None."""
+
+    @abstractmethod
+    def leading(self, most: int) -> list[tuple[int, Room]]:
+        """At most so many rooms, the best first, each with its key: what is less is better."""
+
+    def allows(self, kind: Kind) -> bool:
+        """Whether the shape may run on nodes of this kind."""
+        return self._preference(kind) != NEVER
+
+    def key(self, room: Room) -> int | None:
+        """What rooms are ordered by, None for one that does not take the shape."""
+        if not room.fits(self.shape) or (preference := self._preference(room.kind)) == NEVER:
+            return None
+        return preference * _WORSE - self._score(self.shape, room)
+
+    def _preference(self, kind: Kind) -> int:
+        known = self._preferences.get(kind.number)
+        if known is None:
+            if len(self._preferences) >= KINDS_MAX:
+                self._preferences.clear()
+            known = NEVER
+            if kind.kind.allows(self.shape):
+                known = self.shape.preference(kind.kind.capacity.gpu_type) if self.shape.gpu_count else 0
+            self._preferences[kind.number] = known
+        return known
+
+
+class ByIdentity(Ranking):
+    """Of equally good rooms, the node whose identity comes first.
+
+    What lies in the heap may be out of date: a room that has gone, or whose first node has changed. That is looked at
+    when it comes up. An entry's node is never later than the room's first one now, so nothing better is overlooked.
+    """
+
+    def __init__(self, shape: Shape, rooms: Rooms, score: Score) -> None:
+        super().__init__(shape, rooms, score)
+        self._heap: list[Entry] = []
+
+    def best(self, without: frozenset[str] = frozenset()) -> Pick | None:
+        """The first of the best rooms' nodes."""
         self._catch_up()
         aside: list[Entry] = []
         found = self._next(without, aside)
         for entry in aside:
             heapq.heappush(self._heap, entry)
         return found
-
-    def any_of_best(self, chance: Chance, without: frozenset[str] = frozenset()) -> Pick | None:
-        """Any node of the best rooms, each as likely as the others."""
-        self._catch_up()
-        tied = [(node_id, room) for room in self._tied(without) for node_id in self._rooms.all_in(room)]
-        open_ones = [Pick(node_id, room) for node_id, room in tied if node_id not in without]
-        return open_ones[chance.below(len(open_ones))] if open_ones else None
 
     def leading(self, most: int) -> list[tuple[int, Room]]:
         """At most so many rooms, the best first, each with its key: what is less is better."""
@@ -74,44 +103,19 @@ class Ranking:
         return [(entry[0], entry[3]) for entry in aside.values()]
 
     def _catch_up(self) -> None:
-        fresh = self._rooms.since(self._cursor) if self._cursor >= 0 else None
-        if fresh is None or len(self._heap) > 4 * len(self._rooms.live) + 64:
-            self._heap = []
-            self._preferences = {}
-            fresh = list(self._rooms.live.values())
-            for room in fresh:
-                self._add(room, self._heap.append)
-            heapq.heapify(self._heap)
-        else:
-            for room in dict.fromkeys(fresh):
-                self._add(room, self._push)
+        heap, first = self._heap, self._rooms.first
+        fresh = self._rooms.since(self._cursor)
+        if fresh is None or len(heap) > 4 * len(self._rooms.live) + 64:
+            heap.clear()
+            for room in self._rooms.live.values():
+                if (key := self.key(room)) is not None:
+                    heap.append((key, first(room), room.number, room))
+            heapq.heapify(heap)
+        elif fresh:
+            for room in dict.fromkeys([room for room, _ in fresh]):
+                if room.members and (key := self.key(room)) is not None:
+                    heapq.heappush(heap, (key, first(room), room.number, room))
         self._cursor = self._rooms.cursor
-
-    def _push(self, entry: Entry) -> None:
-        heapq.heappush(self._heap, entry)
-
-    def _add(self, room: Room, append: Callable[[Entry], None]) -> None:
-        if not room.members or not room.fits(self.shape):
-            return
-        preference = self._preference(room.kind)
-        if preference != NEVER:
-            key = preference * _WORSE - self._score(self.shape, room)
-            append((key, self._rooms.first(room), room.number, room))
-
-    def allows(self, kind: Kind) -> bool:
-        """Whether the shape may run on nodes of this kind."""
-        return self._preference(kind) != NEVER
-
-    def _preference(self, kind: Kind) -> int:
-        known = self._preferences.get(kind.number)
-        if known is None:
-            if len(self._preferences) >= KINDS_MAX:
-                self._preferences.clear()
-            known = NEVER
-            if kind.kind.allows(self.shape):
-                known = self.shape.preference(kind.kind.capacity.gpu_type) if self.shape.gpu_count else 0
-            self._preferences[kind.number] = known
-        return known
 
     def _settle(self) -> bool:
         """Bring the top of the heap up to date; False when there is nothing left."""
@@ -141,20 +145,3 @@ class Ranking:
             if (other := self._rooms.first(room, without)) and (found is None or (key, other) < found[:2]):
                 found = (key, other, room)
         return None if found is None else Pick(found[1], found[2])
-
-    def _tied(self, without: frozenset[str]) -> Iterator[Room]:
-        """The rooms with the best key of those that have a node which is not left out."""
-        aside: dict[int, Entry] = {}
-        best: int | None = None
-        while self._settle():
-            key, _, number, room = entry = self._heap[0]
-            if best is not None and key != best:
-                break
-            heapq.heappop(self._heap)
-            if number not in aside:
-                aside[number] = entry
-                if best is None and self._rooms.first(room, without):
-                    best = key
-        for entry in aside.values():
-            heapq.heappush(self._heap, entry)
-        return iter([entry[3] for entry in aside.values() if entry[0] == best])

@@ -62,6 +62,7 @@ class Member(msgspec.Struct, eq=False):
     as_put: NodeKind  # the same object again is the same kind again, without comparing
     room: Room
     cards: tuple[int, ...]  # by card number
+    moved: int = 0  # when it came to its room, as the number of moves of all nodes until then
 
 
 def no_mark(_: Node) -> Mark:
@@ -70,14 +71,19 @@ def no_mark(_: Node) -> Mark:
 
 
 class Rooms:
-    """All open nodes by their room, and what has changed since when."""
+    """All open nodes by their room, and what has changed since when.
 
-    def __init__(self, mark: Callable[[Node], Mark] = no_mark) -> None:
+    The log tells of rooms that are new or have a new first node; with `tells_all`, of every node that comes to a room.
+    """
+
+    def __init__(self, mark: Callable[[Node], Mark] = no_mark, tells_all: bool = False) -> None:
         self.members: dict[str, Member] = {}
         self.live: dict[tuple[int, int, int, tuple[int, ...], Mark], Room] = {}
-        self.log: list[Room] = []
+        self.log: list[tuple[Room, str]] = []
         self.log_began = 0  # how many entries were cut off its beginning
         self._mark = mark
+        self._tells_all = tells_all
+        self._moves = 0
         self._kinds: dict[NodeKind, Kind] = {}
         self._numbers = 0
 
@@ -90,7 +96,7 @@ class Rooms:
         room = self.live.get(key) or self._new(kind, key)
         if member is None:
             kind.nodes += 1
-            self.members[node.node_id] = Member(node.node_id, kind, node.kind, room, cards)
+            member = self.members[node.node_id] = Member(node.node_id, kind, node.kind, room, cards)
         elif member.room is room:
             member.as_put, member.cards = node.kind, cards
             return
@@ -98,6 +104,8 @@ class Rooms:
             self._leave(member)
             self._move_kind(member, kind)
             member.as_put, member.room, member.cards = node.kind, room, cards
+        self._moves += 1
+        member.moved = self._moves
         self._enter(room, node.node_id)
 
     def drop(self, node_id: str) -> None:
@@ -128,8 +136,8 @@ class Rooms:
         """The nodes that have this room, by identity."""
         return sorted({node_id for node_id in room.ids if self._is_in(node_id, room)})
 
-    def since(self, cursor: int) -> list[Room] | None:
-        """The rooms that are new, or have a new first node, since `cursor`; None if that is too long ago."""
+    def since(self, cursor: int) -> list[tuple[Room, str]] | None:
+        """What the log has told since `cursor`: a room, and the node that came to it. None if it is too long ago."""
         return self.log[cursor - self.log_began :] if cursor >= self.log_began else None
 
     @property
@@ -173,15 +181,15 @@ class Rooms:
 
     def _enter(self, room: Room, node_id: str) -> None:
         room.members += 1
-        if not room.ids or node_id <= room.ids[0]:
-            self._tell(room)
+        if self._tells_all or not room.ids or node_id <= room.ids[0]:
+            self._tell(room, node_id)
         if len(room.ids) > 2 * room.members + 16:
             room.ids[:] = self.all_in(room)  # sorted is a heap
         heapq.heappush(room.ids, node_id)
 
-    def _tell(self, room: Room) -> None:
-        self.log.append(room)
-        if len(self.log) > 2 * (LOG_LEAST + len(self.live)):
-            kept = LOG_LEAST + len(self.live)
+    def _tell(self, room: Room, node_id: str) -> None:
+        self.log.append((room, node_id))
+        kept = LOG_LEAST + (len(self.members) if self._tells_all else len(self.live))
+        if len(self.log) > 2 * kept:
             self.log_began += len(self.log) - kept
             del self.log[: len(self.log) - kept]

@@ -42,6 +42,6 @@ def test_shapes_beyond_number_do_not_fill_the_memory_and_common_ones_are_not_los
     for cpu in range(3 * SHAPES_MAX):
         demand.saw(Shape(cpu_milli=cpu + 10_000, memory_mib=1))
         demand.saw(shape(cpu=1))
-    assert len(demand._counts) <= SHAPES_MAX
+    assert len(demand.counted()) <= SHAPES_MAX
     assert demand.typical()[0].shape.cpu_milli == 1000
     assert demand.typical()[0].count == 3 * SHAPES_MAX

@@ -127,6 +127,32 @@ class TestTypical:
         assert len(scores) == 1
 
 
+class TestMemory:
+    @pytest.mark.parametrize("seen", [0, 3, 100, 200])
+    def test_who_takes_over_decides_as_the_first_would_have_and_looks_again_when_it_would_have(self, seen: int) -> None:
+        first, second = Fgd(), Fgd()
+        nodes = [node(f"n{number}", [1000, 200 * number], cpu=8) for number in range(4)]
+        for one in nodes:
+            first.put(one)
+        wanted = [shape(cpu=1 + number % 3, cards=1, milli=100 * (1 + number % 7)) for number in range(500)]
+        for asked in wanted[:seen]:
+            first.saw(asked)
+            first.choose(asked)
+        second.recall(first.remember())
+        for one in nodes:
+            second.put(one)
+        for asked in wanted[seen:]:
+            first.saw(asked)
+            second.saw(asked)
+            assert first.choose(asked) == second.choose(asked)
+        assert first.remember() == second.remember()
+
+    def test_nothing_remembered_is_nothing(self) -> None:
+        policy = Fgd()
+        policy.recall(b"")
+        assert policy.remember() == Fgd().remember()
+
+
 def test_the_reference_knows_the_published_example() -> None:
     typical = [(shape(cards=1, milli=500), 1), (shape(), 1)]
     assert useful(typical, node("a", [1000, 400])) == Fraction(500)

@@ -1,6 +1,7 @@
 """The index chooses what a look at every node would choose, whatever came and went before."""
 
 import random
+from collections import Counter
 from collections.abc import Callable
 
 import msgspec
@@ -13,7 +14,7 @@ from levers9_test_placement import chosen_by_looking, node, shape
 from levers9.actors.scheduler.capacity import Node
 from levers9.actors.scheduler.placement import PLACEMENTS, Spot
 from levers9.actors.scheduler.placement.fgd import Fgd
-from levers9.actors.scheduler.placement.index import SHAPES_MAX, Indexed
+from levers9.actors.scheduler.placement.index import SHAPES_MAX, Indexed, Ties
 from levers9.actors.scheduler.placement.published import (
     BestFit,
     Clustering,
@@ -206,6 +207,28 @@ def test_a_worker_that_has_lost_cards_is_another_kind_of_node() -> None:
     assert policy.choose(shape(cards=2)) == Spot("a", (0, 1))
 
 
+@pytest.mark.parametrize("make", [BestFit, Fgd])
+def test_of_ties_broken_at_random_each_node_is_taken_about_as_often_also_after_changes(
+    make: Callable[..., Indexed],
+) -> None:
+    policy, counts = make(ties="random", seed=3), Counter[str]()
+    nodes = {name: node(name, 2) for name in "abcd"}
+    for one in nodes.values():
+        policy.put(one)
+    for number in range(2000):
+        spot = policy.choose(shape(cards=2), without=frozenset("d" if number % 2 else ""))
+        counts[spot.node_id] += 1
+        one = nodes[spot.node_id]
+        one.take("x", shape(cards=2), spot.cards)
+        policy.put(one)
+        one.give_back("x")
+        policy.put(one)
+    # A fourth of a thousand, and of another thousand a third, but for d.
+    assert {name: abs(count - (250 if name == "d" else 583)) < 75 for name, count in counts.items()} == dict.fromkeys(
+        "abcd", True
+    )
+
+
 def test_equal_nodes_are_scored_once_and_later_only_what_has_changed() -> None:
     scored = []
 
@@ -234,8 +257,9 @@ def test_a_shape_that_nobody_asked_for_lately_is_forgotten_and_can_come_back() -
     assert policy.choose(Shape(cpu_milli=1, memory_mib=1)) == Spot("a")
 
 
-def test_the_leading_rooms_come_the_best_first_and_each_once() -> None:
-    policy = BestFit()
+@pytest.mark.parametrize("ties", ["first", "random"])
+def test_the_leading_rooms_come_the_best_first_and_each_once(ties: Ties) -> None:
+    policy = BestFit(ties)
     for name, cards in (("a", 4), ("b", 2), ("c", [1000, 0]), ("d", 2), ("e", 1)):
         policy.put(node(name, cards))
     ranking = policy.ranking(shape(cards=1))
