@@ -28,6 +28,10 @@ class Route(enum.StrEnum):
     WORKERS_LIST = "GET /api/v1/workers"
     CONTAINERS_LIST = "GET /api/v1/containers"
     INSPECT = "GET /api/v1/inspect"
+    QUEUEING_READ = "GET /api/v1/queueing"
+    QUEUEING_APPLY = "PUT /api/v1/queueing"
+    QUEUEING_PUT = "PUT /api/v1/queueing/{part}/{name:path}"
+    QUEUEING_DROP = "DELETE /api/v1/queueing/{part}/{name:path}"
     JOURNAL_READ = "GET /api/v1/scheduler/journal"
     WORKSPACES_LIST = "GET /api/v1/workspaces"
     WORKSPACE_CREATE = "POST /api/v1/workspaces"
@@ -61,6 +65,10 @@ ALLOWED: Final[dict[Route, frozenset[TokenKind]]] = {
     Route.WORKERS_LIST: _PEOPLE,
     Route.CONTAINERS_LIST: _PEOPLE,
     Route.INSPECT: _ADMIN,
+    Route.QUEUEING_READ: _PEOPLE,
+    Route.QUEUEING_APPLY: _ADMIN,
+    Route.QUEUEING_PUT: _ADMIN,
+    Route.QUEUEING_DROP: _ADMIN,
     Route.JOURNAL_READ: _ADMIN,
     Route.WORKSPACES_LIST: _ADMIN,
     Route.WORKSPACE_CREATE: _ADMIN,

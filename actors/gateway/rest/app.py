@@ -16,7 +16,7 @@ from starlette.websockets import WebSocket
 from ....errors import LeversError
 from ....model.routes import Route
 from ..streams import RELAY_PATH, STREAM_PATH, Door
-from . import journal, logs, machines, objects, people, tasks
+from . import journal, logs, machines, objects, people, queueing, tasks
 from .answers import Answer, json_answer, on_defect, on_http_error, on_our_error
 from .desk import Desk, Handler, path_of
 from .streams import serve_stream
@@ -36,6 +36,10 @@ HANDLERS: Final[dict[Route, Handler]] = {
     Route.WORKERS_LIST: machines.workers,
     Route.CONTAINERS_LIST: machines.containers,
     Route.INSPECT: machines.inspect,
+    Route.QUEUEING_READ: queueing.read,
+    Route.QUEUEING_APPLY: queueing.apply,
+    Route.QUEUEING_PUT: queueing.put,
+    Route.QUEUEING_DROP: queueing.drop,
     Route.JOURNAL_READ: journal.read,
     Route.WORKSPACES_LIST: people.workspaces,
     Route.WORKSPACE_CREATE: people.create_workspace,

@@ -8,6 +8,7 @@ import msgspec
 from starlette.responses import Response
 
 from ....errors import INVALID, NOT_FOUND, LeversError, Refused
+from ....model.holds import Hold, hold_of
 from ....model.states import End, TaskState
 from ....store.operations import AttemptRow, ListAttempts, ListTasks, ReadStubs, StubRow, TaskRow
 from ....wire.client import CancelAccepted, CancelTasks, ExplainTask, TaskExplained
@@ -73,11 +74,12 @@ class TaskStopped(Answer, frozen=True, kw_only=True):
 
 
 class TaskWhy(Answer, frozen=True, kw_only=True):
-    """Why a task stands where it stands, outermost reason first."""
+    """Why a task stands where it stands, outermost reason first; `holds` is data on what its containers wait for."""
 
     task_id: str
     state: TaskState
     reasons: tuple[str, ...]
+    holds: tuple[Hold, ...] = ()
 
 
 async def list_tasks(call: Call) -> Response:
@@ -130,7 +132,8 @@ async def why(call: Call) -> Response:
         return json_answer(TaskWhy(task_id=row.task_id, state=row.state, reasons=how_it_ended(row)))
     if not isinstance(answer, TaskExplained):
         raise LeversError(f"the control plane answered a why with {type(answer).__name__}")
-    return json_answer(TaskWhy(task_id=answer.task_id, state=answer.state, reasons=answer.reasons))
+    holds = tuple(hold_of(each) for each in answer.holds)
+    return json_answer(TaskWhy(task_id=answer.task_id, state=answer.state, reasons=answer.reasons, holds=holds))
 
 
 def how_it_ended(row: TaskRow) -> tuple[str, ...]:

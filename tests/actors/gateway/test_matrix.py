@@ -9,9 +9,11 @@ import trio
 
 from levers9.actors.gateway.rest.app import HANDLERS
 from levers9.errors import FORBIDDEN, Refused
+from levers9.model.queues import Queueing
 from levers9.model.routes import Route, allows
 from levers9.model.states import TokenKind
 from levers9.wire.control import Inspect, Inspected
+from levers9.wire.operating import ChangeQueueing, QueueingStands, ReadQueueing
 
 if TYPE_CHECKING:
     from .conftest import Stand
@@ -21,7 +23,15 @@ STREAMS = {
     Route.STREAM_WORKER: "/v1/stream?peer=worker&id=w1",
     Route.RELAY: "/v1/relay?gateway=f",
 }
-PLACES = {"{key:path}": "blob/x", "{container_id}": "c", "{chunk:int}": "0", "{task_id}": "t", "{token_id}": "t"}
+PLACES = {
+    "{key:path}": "blob/x",
+    "{container_id}": "c",
+    "{chunk:int}": "0",
+    "{task_id}": "t",
+    "{token_id}": "t",
+    "{part}": "quotas",
+    "{name:path}": "gpu",
+}
 UNKNOWN = "l9_space_" + "A" * 43
 
 
@@ -51,6 +61,8 @@ def test_every_route_is_either_a_stream_or_served() -> None:
 @pytest.mark.parametrize("kind", list(TokenKind))
 async def test_a_kind_takes_its_routes_and_no_others(stand: Stand, kind: TokenKind) -> None:
     stand.brain.answers[Inspect] = lambda _: Inspected(children=())
+    for question in (ReadQueueing, ChangeQueueing):
+        stand.brain.answers[question] = lambda _: QueueingStands(queueing=Queueing(), queues=(), quotas=())
     token = await stand.token(kind, subject="w1")
     wrong: list[Route] = []
     with trio.fail_after(20):

@@ -1,0 +1,84 @@
+"""A hold as data for programs, in the units of people: what REST answers, and the SDK reads."""
+
+from __future__ import annotations
+
+import msgspec
+
+from .reasons import Excluded, Holder, HoldKind, Lack, Reason
+
+
+class HoldLack(msgspec.Struct, frozen=True, kw_only=True):
+    """How much more is needed: CPUs, MiB of memory, cards, or nodes."""
+
+    resource: str
+    amount: float
+
+
+class HoldExcluded(msgspec.Struct, frozen=True, kw_only=True):
+    """A node that does not count, and why."""
+
+    node: str
+    why: str
+
+
+class HoldHolder(msgspec.Struct, frozen=True, kw_only=True):
+    """Who has it: a function of the caller's own, or "" for other workspaces. `frees_by_s` is in Unix seconds."""
+
+    who: str
+    containers: int
+    cards: float = 0.0
+    frees_by_s: float = 0.0
+
+
+class Hold(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """See `Reason`."""
+
+    kind: HoldKind
+    lacks: tuple[HoldLack, ...] = ()
+    pool: str = ""
+    quota: str = ""
+    flavor: str = ""
+    topology: str = ""
+    level: str = ""
+    fits: int = 0
+    wanted: int = 0
+    ahead: int = 0
+    excluded: tuple[HoldExcluded, ...] = ()
+    holders: tuple[HoldHolder, ...] = ()
+    detail: str = ""
+    machines_only: bool = False
+
+
+def hold_of(reason: Reason) -> Hold:
+    """The hold in the units of people."""
+    return Hold(
+        kind=reason.kind,
+        lacks=tuple(_lack(each) for each in reason.lacks),
+        pool=reason.pool,
+        quota=reason.quota,
+        flavor=reason.flavor,
+        topology=reason.topology,
+        level=reason.level,
+        fits=reason.fits,
+        wanted=reason.wanted,
+        ahead=reason.ahead,
+        excluded=tuple(_excluded(each) for each in reason.excluded),
+        holders=tuple(_holder(each) for each in reason.holders),
+        detail=reason.detail,
+        machines_only=reason.machines_only,
+    )
+
+
+def _lack(lack: Lack) -> HoldLack:
+    whole = lack.resource in ("memory", "nodes", "containers")
+    return HoldLack(resource=lack.resource, amount=lack.amount if whole else lack.amount / 1000)
+
+
+def _excluded(excluded: Excluded) -> HoldExcluded:
+    return HoldExcluded(node=excluded.node, why=excluded.why)
+
+
+def _holder(holder: Holder) -> HoldHolder:
+    return HoldHolder(
+        who=holder.who, containers=holder.containers, cards=holder.gpu_milli / 1000, frees_by_s=holder.frees_by_s
+    )
