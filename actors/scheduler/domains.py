@@ -61,12 +61,11 @@ class Tree:
         """The domains, or nodes, right below one."""
         return self._below.get(path, ())
 
-    def at(self, depth: int) -> list[Path]:
-        """All domains with paths of this length."""
-        paths: list[Path] = [ROOT] if self.paths else []
-        for _ in range(depth):
-            paths = [lower for path in paths for lower in self.below(path)]
-        return paths
+    def nodes(self, path: Path) -> list[str]:
+        """All nodes within a domain."""
+        if len(path) == self.node_depth:
+            return [path[-1]]
+        return [node for lower in self.below(path) for node in self.nodes(lower)]
 
 
 class Leaf(msgspec.Struct, frozen=True, array_like=True):
@@ -170,11 +169,15 @@ class Domains:
         rank = self.leaf(path[-1]).rank if depth == self.tree.node_depth else 0
         return (*self._fit(depth, rank, self._sums.get(path, 0)), path)
 
+    def with_room(self, depth: int) -> list[Path]:
+        """All domains of one depth into which any fit."""
+        return [path for path in self._sums if len(path) == depth]
+
     def at(self, depth: int) -> Fits:
         """All domains of one depth."""
         row = self._at.get(depth)
         if row is None:
-            row = self._at[depth] = Fits([self._entry(path) for path in self.tree.at(depth)])
+            row = self._at[depth] = Fits([self._entry(path) for path in self.with_room(depth)])
         return row
 
     def below(self, path: Path) -> Fits:

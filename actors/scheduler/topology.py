@@ -148,8 +148,8 @@ class Topologies:
         """Nodes with these standings for all members, or why there are none; those in `without` are kept for others."""
         best: Found | None = None
         name = ""
-        for tree in self._asked(together):
-            found = find(self._count(tree, shape, together, standings, without), members, together)
+        for tree in self.asked(together):
+            found = find(self.counts(tree, shape, together, standings, without), members, together)
             if found is not None and (best is None or found.steps < best.steps):
                 best, name = found, tree.name
         if best is not None:
@@ -158,16 +158,16 @@ class Topologies:
 
     def possible(self, members: int, shape: Shape, together: Together) -> Reason | None:
         """Why a gang would not fit even if every known node were empty and open; None: it would."""
-        trees = self._asked(together)
+        trees = self.asked(together)
         if not trees:
             return self._no_such_level(members, together)
         if members % max(1, together.slice_size):
             detail = f"{members} members can't be cut into slices of {together.slice_size}."
             return Reason(kind=HoldKind.TOPOLOGY, level=together.level, wanted=members, detail=detail)
         for tree in trees:
-            if find(self._count_empty(tree, shape, together), members, together) is not None:
+            if find(self.when_empty(tree, shape, together), members, together) is not None:
                 return None
-        return reason_for([self._count_empty(tree, shape, together) for tree in trees], members, together)
+        return reason_for([self.when_empty(tree, shape, together) for tree in trees], members, together)
 
     def replace(
         self,
@@ -186,8 +186,8 @@ class Topologies:
             answer = self.assign(lost, shape, together, standings, without)
             return answer if isinstance(answer, Reason) else answer.nodes
         fits = 0
-        for tree in self._asked(together):
-            regrouping = Regrouping(self._count(tree, shape, together, standings, without), together, nodes)
+        for tree in self.asked(together):
+            regrouping = Regrouping(self.counts(tree, shape, together, standings, without), together, nodes)
             found = regrouping.find()
             if found is not None:
                 return found
@@ -202,7 +202,7 @@ class Topologies:
 
     def count(self, shape: Shape, standings: frozenset[Standing], without: frozenset[str] = NOWHERE) -> int:
         """How many containers of a shape have room."""
-        return self._count(self._trees[""], shape, Together(), standings, without).fit(ROOT)
+        return self.counts(self._trees[""], shape, Together(), standings, without).fit(ROOT)
 
     # Reasons
 
@@ -216,10 +216,10 @@ class Topologies:
     def _why_not(
         self, members: int, shape: Shape, together: Together, standings: frozenset[Standing], without: frozenset[str]
     ) -> Reason:
-        trees = self._asked(together)
+        trees = self.asked(together)
         if not trees:
             return self._no_such_level(members, together)
-        counts = [self._count(tree, shape, together, standings, without) for tree in trees]
+        counts = [self.counts(tree, shape, together, standings, without) for tree in trees]
         reason = reason_for(counts, members, together)
         tree = self._trees[reason.topology]
         excluded = self._excluded(tree, members, shape, together, standings, without)
@@ -241,8 +241,8 @@ class Topologies:
         unavailable = [*islice(self._closed, CLOSED_LOOKED_AT), *sorted(without - self._closed.keys())]
         if not unavailable:
             return ()
-        with_all = self._count(tree, shape, together, standings | {Standing.CLOSED}, NOWHERE)
-        open_now = self._count(tree, shape, together, standings, without)
+        with_all = self.counts(tree, shape, together, standings | {Standing.CLOSED}, NOWHERE)
+        open_now = self.counts(tree, shape, together, standings, without)
         depth = tree.depth(together.level) if together.mode is TopologyMode.REQUIRED else 0
         return excluded(helpful(open_now, with_all, depth, members // open_now.unit, unavailable), self.nodes)
 
@@ -260,13 +260,13 @@ class Topologies:
         scarce = [
             resource
             for resource, other in shapes.items()
-            if self._count(tree, other, Together(), standings, without).fit(ROOT) < members
+            if self.counts(tree, other, Together(), standings, without).fit(ROOT) < members
         ]
         return tuple(lack(resource, shape, members - fits) for resource in scarce or [*shapes][:1])
 
     # Trees and counts
 
-    def _asked(self, together: Together) -> list[Tree]:
+    def asked(self, together: Together) -> list[Tree]:
         """The topologies in which to look, in their order; the flat one, of all nodes, is the last resort."""
         mode, level = together.mode, together.level
         flat = self._trees[""]
@@ -281,18 +281,22 @@ class Topologies:
             return [tree for tree in trees if level in tree.levels and tree.paths]
         return [] if mode is not TopologyMode.NONE and not level else [tree for tree in trees if tree.paths]
 
-    def _count(
+    def counts(
         self, tree: Tree, shape: Shape, together: Together, standings: frozenset[Standing], without: frozenset[str]
     ) -> Domains:
+        """How many members have room now, in each domain of a topology."""
         kept = without if len(without) > FEW else NOWHERE
-        depth, unit = _unit(tree, together)
+        depth, unit = unit_of(tree, together)
         question = Question(tree.name, shape, standings, depth, unit, kept)
         counted = self._counted_for(question, lambda node: node.count(shape))
         return counted.catch_up(self.nodes, self._changes, without)
 
-    def _count_empty(self, tree: Tree, shape: Shape, together: Together) -> Domains:
-        depth, unit = _unit(tree, together)
-        question = Question(tree.name, shape, EVERYWHERE, depth, unit, empty=True)
+    def when_empty(
+        self, tree: Tree, shape: Shape, together: Together, standings: frozenset[Standing] = EVERYWHERE
+    ) -> Domains:
+        """How many members would have room if nothing else were there."""
+        depth, unit = unit_of(tree, together)
+        question = Question(tree.name, shape, standings, depth, unit, empty=True)
         counted = self._counted_for(question, lambda node: room_when_empty(node.kind, shape))
         return counted.catch_up(self.nodes, self._changes, NOWHERE)
 
@@ -320,7 +324,7 @@ class Topologies:
         )
 
 
-def _unit(tree: Tree, together: Together) -> tuple[int, int]:
+def unit_of(tree: Tree, together: Together) -> tuple[int, int]:
     """The depth of the domains in which slices stay, and the size of slices."""
     if together.slice_size <= 1:
         return tree.node_depth, 1
