@@ -7,7 +7,7 @@ import socket
 import sys
 import time
 from collections import defaultdict
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from functools import partial
 from pathlib import Path
@@ -20,7 +20,8 @@ import trio
 from ..actors.committing import Surroundings
 from ..actors.counts import Counts
 from ..actors.leader import Campaign, LeaderActor
-from ..actors.pool import Launch, PoolActor, PoolSettings, Processes, WorkerProcesses
+from ..actors.pool import GuardActor, PoolActor, PoolsActor, PoolSettings, Processes
+from ..actors.pool.settings import declarations, declared
 from ..actors.scheduler import SchedulerActor
 from ..actors.tasks import TasksActor
 from ..errors import BrokenByPeer, ClosedByUs
@@ -43,8 +44,8 @@ from ..wire.quarantine import Quarantine
 from .accounts import ensure_accounts, ensure_replica_token
 from .logs import set_up_logs
 from .orders import BrainOrders, gateway_ipc
+from .pools import Machines, guard_settings, machines_of, pool_settings, read_table
 from .root_tree import read_root_tree
-from .settings import Settings
 from .signals import cancel_on_signal
 
 START_PATIENCE_S: Final = 60.0  # an embedded Postgres may have to recover first
@@ -72,7 +73,7 @@ class Brain:
         store: Store,
         chance: Chance,
         clock: Callable[[], float],
-        processes: Mapping[str, Processes],
+        machines: Machines,
         listen: Listen = nng.serve,
         wakeups: Wakeups | None = None,
         root_tree: Callable[[], tuple[ChildStanding, ...]] = tuple,
@@ -81,10 +82,11 @@ class Brain:
         self._store = RevocationsTold(store, wakeups or MemoryWakeups())
         self._chance = chance
         self._clock = clock
-        self._processes = processes
+        self._machines = machines
+        self._processes: dict[str, Processes] = {}  # by pool; they outlive a reign
         self._listen = listen
         self._root_tree = root_tree
-        self._pools = tuple(_pool_settings(orders.settings))
+        self._serves: dict[str, str] = {}
         self.post = Post(chance=chance, clock=clock)
         self._acceptor = Acceptor(chance=chance)
         self._counts = Counts()
@@ -146,15 +148,18 @@ class Brain:
         """The actors that decide; the first that fails ends the reign, and the next one reads the truth."""
         around = Surroundings(post=self.post, store=self._store, epoch=epoch, clock=self._clock, counts=self._counts)
         workspace_id = await ensure_accounts(around, self._orders, self._chance)
-        serves = self._serves(workspace_id)
-        await self._declare_pools(around)
+        tables = self._orders.settings.pools
+        pools = [pool_settings(table, rank, workspace_id) for rank, table in enumerate(tables)]
+        self._serves = {pool.name: pool.serves for pool in pools if pool.serves}
+        await self._declare(around, pools)
+        scheduler = SchedulerActor(around, self._chance.id, self.new_token, tuple(map(declared, pools)))
         children = [
-            self._deciding("scheduler", self._scheduler(around, serves).run),
-            self._deciding("tasks", TasksActor(around, self._chance.id, serves).run),
+            self._deciding("scheduler", scheduler.run),
+            self._deciding("tasks", TasksActor(around, self._chance.id, self._serves).run),
+            self._deciding("guard", GuardActor(around, guard_settings(self._orders.settings)).run),
+            *[self._pool(around, pool, table.kind) for pool, table in zip(pools, tables)],
+            self._deciding("pools", self._created_pools(around, workspace_id).run),
         ]
-        for pool in self._pools:
-            actor = PoolActor(around, pool, self._processes[pool.name], self._chance.id, self.new_token)
-            children.append(self._deciding(actor.address, actor.run))
         self._reigns += 1
         self._reign_tree = Supervisor(
             "reign",
@@ -171,26 +176,50 @@ class Brain:
     def _deciding(self, address: str, start: StartChild) -> ChildSpec:
         return ChildSpec(address, start, quarantine=self._quarantines[address])
 
-    async def _declare_pools(self, around: Surroundings) -> None:
+    @staticmethod
+    async def _declare(around: Surroundings, pools: list[PoolSettings]) -> None:
         """Before anybody judges by them what can never fit: a call that was accepted would wait for ever."""
-        declared = [ops.PutPool(pool=pool.name, largest=pool.worker) for pool in self._pools]
-        if declared:
-            await around.store.apply(*declared, epoch=around.epoch)
+        records = [record for pool in pools for record in declarations(pool)]
+        if records:
+            await around.store.apply(*records, epoch=around.epoch)
 
-    def _serves(self, workspace_id: str) -> dict[str, str]:
-        """Pools without isolation serve one workspace, unless all workspaces trust each other."""
-        pools = self._orders.settings.pools
-        return {pool.name: workspace_id for pool in pools if pool.isolation != "trusted"}
+    def _pool(self, around: Surroundings, pool: PoolSettings, kind: str) -> ChildSpec:
+        if pool.name not in self._processes:
+            self._processes[pool.name] = self._machines(kind, pool, self.post)
+        actor = PoolActor(around, pool, self._processes[pool.name], self._chance.id, self.new_token)
+        return self._deciding(actor.address, actor.run)
 
-    def _scheduler(self, around: Surroundings, serves: dict[str, str]) -> SchedulerActor:
-        names = tuple(pool.name for pool in self._pools)
-        keep = {pool.name: pool.min_workers for pool in self._pools}
-        sizes = {pool.name: pool.worker for pool in self._pools}
-        return SchedulerActor(around, self._chance.id, self.new_token, names, keep, sizes, serves)
+    def _created_pools(self, around: Surroundings, workspace_id: str) -> PoolsActor:
+        """The pools that people create and delete: children of the reign that come and go."""
+        kinds: dict[str, str] = {}
+
+        def read(name: str, text: str, rank: int) -> PoolSettings:
+            table = read_table(name, text, self._orders.settings.pools)
+            kinds[name] = table.kind
+            return pool_settings(table, rank, workspace_id)
+
+        async def begin(pool: PoolSettings) -> None:
+            assert self._reign_tree is not None
+            await self._reign_tree.stop_child(f"pool/{pool.name}", "it begins anew, with other settings")
+            if pool.serves:
+                self._serves[pool.name] = pool.serves
+            await self._reign_tree.start_child(self._pool(around, pool, kinds.get(pool.name, "process")))
+
+        async def finish(name: str) -> None:
+            assert self._reign_tree is not None
+            await self._reign_tree.stop_child(f"pool/{name}")
+            self._processes.pop(name, None)
+
+        return PoolsActor(around, [table.name for table in self._orders.settings.pools], read, begin, finish)
 
     def new_token(self, kind: TokenKind) -> str:
         """The value of a new token."""
         return make_token(kind, self._chance.secret(SECRET_BYTES))
+
+    async def stop_workers(self) -> None:
+        """For a laptop, where nothing is left running."""
+        for processes in self._processes.values():
+            await processes.stop_all()
 
     # Inspection
 
@@ -222,27 +251,6 @@ class Brain:
         )
 
 
-def _pool_settings(settings: Settings) -> list[PoolSettings]:
-    return [
-        PoolSettings(name=pool.name, worker=pool.capacity(), min_workers=pool.min_workers, max_workers=pool.max_workers)
-        for pool in settings.pools
-    ]
-
-
-def worker_launch(orders: BrainOrders, pool: PoolSettings) -> Launch:
-    """The command of a worker of this pool, without its identity; its token comes over a descriptor."""
-    state_dir = Path(orders.settings.state_dir)
-    argv = [sys.executable, "-m", "levers9.daemons.worker", "--http-url", orders.worker_http_url]
-    for url in orders.worker_urls:
-        argv += ["--url", url]
-    argv += ["--pool", pool.name, "--root-pid", str(orders.root_pid), "--state-dir", str(state_dir / "worker")]
-    argv += ["--cpu-milli", str(pool.worker.cpu_milli), "--memory-mib", str(pool.worker.memory_mib)]
-    if pool.worker.gpu_count:
-        argv += ["--gpu-type", pool.worker.gpu_type, "--gpu-count", str(pool.worker.gpu_count)]
-    env = {name: value for name, value in os.environ.items() if not name.startswith("LEVERS9_")}
-    return Launch(argv=tuple(argv), env=env, log_dir=state_dir / "logs")
-
-
 @asynccontextmanager
 async def _open_wakeups(redis_url: str) -> AsyncIterator[Wakeups]:
     """Without Redis, wake-ups reach nobody, and gateways look by themselves."""
@@ -260,9 +268,6 @@ async def run_brain(orders: BrainOrders) -> None:
     from ..store.postgres import open_postgres
 
     chance = Chance()
-    processes = {
-        pool.name: WorkerProcesses(worker_launch(orders, pool), time.time) for pool in _pool_settings(orders.settings)
-    }
     async with (
         open_postgres(orders.settings.database_url, patience_s=START_PATIENCE_S) as store,
         _open_wakeups(orders.settings.redis_url) as wakeups,
@@ -273,7 +278,7 @@ async def run_brain(orders: BrainOrders) -> None:
             store=store,
             chance=chance,
             clock=time.time,
-            processes=processes,
+            machines=machines_of(orders, time.time),
             wakeups=wakeups,
             root_tree=partial(read_root_tree, Path(orders.settings.run_dir)),
         )
@@ -282,8 +287,7 @@ async def run_brain(orders: BrainOrders) -> None:
         finally:
             if orders.owns_workers:
                 with trio.CancelScope(shield=True):
-                    for pool in processes.values():
-                        await pool.stop_all()
+                    await brain.stop_workers()
 
 
 def main() -> int:

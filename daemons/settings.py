@@ -16,40 +16,106 @@ from typing import Final, Literal, cast
 import msgspec
 
 from ..errors import ConfigError, Refused
-from ..model.figures import HTTP_PORT, METRICS_PORT, STREAM_PORT
-from ..model.resources import Capacity, cpu_milli, memory_mib
+from ..model.figures import GUARD_PENDING, GUARD_PER_MINUTE, HTTP_PORT, IDLE_WORKER_S, METRICS_PORT, STREAM_PORT
+from ..model.nodes import NodeOffer, NodeState, Traits
+from ..model.resources import CARD_MILLI, Amount, Capacity, cpu_milli, memory_mib
 
 Table = Mapping[str, object]
 
 PORT_MAX: Final = 65_535
-CHOICES: Final = {"kind": '"process"', "isolation": '"none" or "trusted"'}
+STATES: Final = '"ready", "cordoned", "tainted", "not ready" or "stale"'
+CHOICES: Final = {"kind": '"process" or "replay"', "isolation": '"none" or "trusted"', "state": STATES}
+
+
+class NodeTable(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """`[[pools.nodes]]`: a node of a name, with at most one worker on it. What it does not say is as in its pool."""
+
+    name: str
+    labels: dict[str, str] = {}
+    cpu: float | None = None
+    memory: int | str | None = None
+    gpu: str | None = None
+    gpu_count: int | None = None
+    state: Literal["ready", "cordoned", "tainted", "not ready", "stale"] = "ready"
 
 
 class PoolTable(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """`[[pools]]`: workers of one size as child processes. `memory` is MiB, or a quantity such as "4Gi".
+    """`[[pools]]`: workers as child processes, all of one size, or one on each of `nodes`; `memory` is MiB, or "4Gi".
 
     Code runs as plain processes there, so a pool serves the workspace `default` only; with `isolation = "trusted"` it
-    serves all workspaces, which then trust each other.
+    serves all workspaces, which then trust each other. Pools are asked for workers in their order in the file.
     """
 
     name: str
-    kind: Literal["process"] = "process"
+    kind: Literal["process", "replay"] = "process"
     min_workers: int = 0
-    max_workers: int = 1
+    max_workers: int | None = None  # None: the number of nodes, or 1
+    min_free_cpu: float = 0.0
+    min_free_memory: int | str = 0
+    min_free_gpu: int = 0
+    idle_s: float = IDLE_WORKER_S
     cpu: float = 1.0
     memory: int | str = 1024
     gpu: str = ""
     gpu_count: int = 0
+    gpu_sharing: bool = False
+    labels: dict[str, str] = {}
+    placement: str = ""
     isolation: Literal["none", "trusted"] = "none"
+    nodes: tuple[NodeTable, ...] = ()
+
+    @property
+    def most_workers(self) -> int:
+        """How many workers it has at most."""
+        return (len(self.nodes) or 1) if self.max_workers is None else self.max_workers
 
     def capacity(self) -> Capacity:
-        """The size of one worker."""
+        """The size of one worker. Raises `Refused` for what is no quantity."""
         return Capacity(
             cpu_milli=cpu_milli(self.cpu),
             memory_mib=memory_mib(self.memory),
             gpu_count=self.gpu_count,
             gpu_type=self.gpu,
         )
+
+    def kept_free(self) -> Amount:
+        """What is ordered ahead of anybody's wish. Raises `Refused` for what is no quantity."""
+        return Amount(
+            cpu_milli(self.min_free_cpu) if self.min_free_cpu else 0,
+            memory_mib(self.min_free_memory) if self.min_free_memory else 0,
+            self.min_free_gpu * CARD_MILLI,
+        )
+
+    def offers(self) -> tuple[NodeOffer, ...]:
+        """Its named nodes, with what a worker on each has. Raises `Refused` for what is no quantity."""
+        return tuple(NodeOffer(capacity=self._size(node), traits=self._traits(node), state=NodeState(node.state))
+                     for node in self.nodes)  # fmt: skip
+
+    def _size(self, node: NodeTable) -> Capacity:
+        return Capacity(
+            cpu_milli=cpu_milli(self.cpu if node.cpu is None else node.cpu),
+            memory_mib=memory_mib(self.memory if node.memory is None else node.memory),
+            gpu_count=self.gpu_count if node.gpu_count is None else node.gpu_count,
+            gpu_type=self.gpu if node.gpu is None else node.gpu,
+        )
+
+    def _traits(self, node: NodeTable) -> Traits:
+        labels = tuple(sorted({**self.labels, **node.labels}.items()))
+        return Traits(node=node.name, labels=labels, gpu_sharing=self.gpu_sharing)
+
+    def traits(self) -> Traits:
+        """Those of workers that stand on no named node."""
+        return Traits(labels=tuple(sorted(self.labels.items())), gpu_sharing=self.gpu_sharing)
+
+
+class GuardTable(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """`[provisioning_guard]`: each pool has at most so many pending workers, and gets so many within a minute.
+
+    Below zero a limit is off; 0 holds everything.
+    """
+
+    pending: int = GUARD_PENDING
+    per_minute: int = GUARD_PER_MINUTE
 
 
 class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -74,9 +140,11 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     key: str = ""
     gateways: int = 1
     pools: tuple[PoolTable, ...] = ()
+    provisioning_guard: GuardTable = GuardTable()
 
 
-_ENVIRONMENT: Final = {f"LEVERS9_{name.upper()}": name for name in Settings.__struct_fields__ if name != "pools"}
+TABLES: Final = frozenset({"pools", "provisioning_guard"})  # said in a file only
+_ENVIRONMENT: Final = {f"LEVERS9_{name.upper()}": name for name in Settings.__struct_fields__ if name not in TABLES}
 
 
 def load_settings(path: Path | None, environment: Mapping[str, str] = os.environ, **flags: object) -> Settings:
@@ -114,21 +182,69 @@ def _wrong_values(settings: Settings) -> Iterator[tuple[str, str]]:
     for number, pool in enumerate(settings.pools):
         if pool.name in names[:number]:
             yield f"pools[{number}].name", f'another pool is named "{pool.name}": write a name of its own'
-        yield from ((f"pools[{number}].{key}", wrong) for key, wrong in _wrong_in_pool(pool))
+        yield from ((f"pools[{number}].{key}", wrong) for key, wrong in wrong_in_pool(pool))
+    yield from nodes_of_two_pools(settings.pools)
 
 
-def _wrong_in_pool(pool: PoolTable) -> Iterator[tuple[str, str]]:
+def nodes_of_two_pools(pools: tuple[PoolTable, ...]) -> Iterator[tuple[str, str]]:
+    """A node is owned by one pool: two would each start a worker on it. Where it stands, and what is wrong."""
+    owners: dict[str, str] = {}
+    for number, pool in enumerate(pools):
+        for node in pool.nodes:
+            owner = owners.setdefault(node.name, pool.name)
+            if owner != pool.name:
+                yield f"pools[{number}].nodes", f"node {node.name!r} is in pool {owner!r} already: write it in one pool"
+
+
+def wrong_in_pool(pool: PoolTable) -> Iterator[tuple[str, str]]:
+    """Which keys of a pool have values that no pool can have, and what is right instead."""
     if not pool.name:
         yield "name", 'it is empty: write a name such as "default"'
-    for key, number in (("max_workers", pool.max_workers), ("gpu_count", pool.gpu_count)):
+    if "/" in pool.name:
+        yield "name", f'{pool.name!r} has a slash in it: write a name such as "default"'
+    counts = {"max_workers": pool.most_workers, "gpu_count": pool.gpu_count, "min_free_gpu": pool.min_free_gpu}
+    for key, number in counts.items():
         if number < 0:
             yield key, f"{number} is too few: write 0 or more"
-    if not 0 <= pool.min_workers <= pool.max_workers:
-        yield "min_workers", f"{pool.min_workers} does not fit: write 0 to {pool.max_workers}, which is max_workers"
-    try:
-        pool.capacity()
-    except Refused as refused:
-        yield ("memory" if refused.what.startswith("memory") else "cpu"), str(refused)
+    if not 0 <= pool.min_workers <= pool.most_workers:
+        yield "min_workers", f"{pool.min_workers} does not fit: write 0 to {pool.most_workers}, which is max_workers"
+    if not pool.idle_s >= 0:
+        yield "idle_s", f"{pool.idle_s:g} is no time: write seconds, 0 or more"
+    if pool.placement:
+        yield from _wrong_placement(pool.placement)
+    yield from _wrong_quantities(pool)
+    yield from _wrong_nodes(pool)
+
+
+def _wrong_placement(name: str) -> Iterator[tuple[str, str]]:
+    from ..actors.scheduler.placement import PLACEMENTS  # no root and no gateway loads a scheduler
+
+    if name not in PLACEMENTS:
+        yield "placement", f'"{name}" is none: write {", ".join(f"{one!r}" for one in PLACEMENTS)}'
+
+
+def _wrong_quantities(pool: PoolTable) -> Iterator[tuple[str, str]]:
+    for read, prefix in ((pool.capacity, ""), (pool.kept_free, "min_free_")):
+        try:
+            read()
+        except Refused as refused:
+            yield f"{prefix}{'memory' if refused.what.startswith('memory') else 'cpu'}", str(refused)
+
+
+def _wrong_nodes(pool: PoolTable) -> Iterator[tuple[str, str]]:
+    """Nodes without a name, nodes listed twice, sizes that are none."""
+    names = [node.name for node in pool.nodes]
+    for number, node in enumerate(pool.nodes):
+        if not node.name:
+            yield "nodes", f'node {number + 1} of pool {pool.name!r} has no name: write one, such as "node-1"'
+        if node.name in names[:number]:
+            yield "nodes", f"pool {pool.name!r} lists node {node.name!r} twice: write each node once"
+        if (node.gpu_count or 0) < 0:
+            yield "nodes", f"gpu_count of node {node.name!r} is {node.gpu_count}: write 0 or more"
+        try:
+            msgspec.structs.replace(pool, nodes=(node,)).offers()
+        except Refused as refused:
+            yield "nodes", f"node {node.name!r}: {refused}"
 
 
 def _with_advice(said: str) -> str:
@@ -151,10 +267,18 @@ def _read(path: Path) -> Table:
         where = f"{path}, line {line[1] if line else text.count(chr(10)) + 1}"
         raise ConfigError(f"{where}: this is not TOML: {what}. Write `key = value`, and texts in quotes.") from error
     _check_keys(path, text, table, Settings.__struct_fields__)
-    pools = table.get("pools", [])
-    for pool in cast("list[Table]", pools) if isinstance(pools, list) else []:
+    for pool in _tables(table.get("pools")):
         _check_keys(path, text, pool, PoolTable.__struct_fields__)
+        for node in _tables(pool.get("nodes")):
+            _check_keys(path, text, node, NodeTable.__struct_fields__)
+    for guard in _tables([table.get("provisioning_guard")]):
+        _check_keys(path, text, guard, GuardTable.__struct_fields__)
     return table
+
+
+def _tables(found: object) -> list[Table]:
+    """The tables of a list of them; whatever else is there is told by its kind later."""
+    return [cast("Table", one) for one in found if isinstance(one, dict)] if isinstance(found, list) else []
 
 
 def _check_keys(path: Path, text: str, table: Table, known: tuple[str, ...]) -> None:
@@ -174,7 +298,7 @@ def line_of(text: str, key: str, pool: int = 0) -> int:
     """The line that sets a key, counted from 1; of a key of pools, that of the pool with this number."""
     starts = [match.start() for match in re.finditer(r"^\s*\[\[\s*pools\s*\]\]", text, re.MULTILINE)]
     begin = starts[pool] if key in PoolTable.__struct_fields__ and pool < len(starts) else 0
-    form = re.compile(rf"^[^\S\n]*\[*[^\S\n]*[\"']?{re.escape(key)}[\"']?\s*[\]=]", re.MULTILINE)
+    form = re.compile(rf"^[^\S\n]*\[*[^\S\n]*(?:pools\.)?[\"']?{re.escape(key)}[\"']?\s*[\]=]", re.MULTILINE)
     match = form.search(text, begin)
     return text.count("\n", 0, match.start()) + 1 if match else 1
 
@@ -182,8 +306,8 @@ def line_of(text: str, key: str, pool: int = 0) -> int:
 def _bad_value(path: Path | None, said: str) -> str:
     """The sentence for a value of the wrong kind, wherever it came from."""
     what, _, place = said.partition(" - at `$.")
-    names = re.match(r"(\w+)(?:\[(\d+)\]\.(\w+))?", place)
-    key = (names[3] or names[1]) if names else ""
+    names = re.match(r"(\w+)(?:\[(\d+)\]\.(\w+))?(?:\[\d+\]\.(\w+))?", place)
+    key = (names[4] or names[3] or names[1]) if names else ""
     variable = f"LEVERS9_{key.upper()}"
     if path is None or key not in path.read_text():
         return f"{key or 'The settings'}: {what}. It comes from a flag, or from the variable {variable}."

@@ -212,8 +212,7 @@ class RoomWanted(Message, frozen=True, kw_only=True):
     """Requests for which no worker has room, running or on its way; the newest replaces older ones.
 
     `orders_seen` counts the workers of this pool that were taken into account: a pool that ordered more meanwhile
-    waits for the next word. The pool decides on orders. `free` is what those workers have left, those on their way
-    included, for a pool that keeps some free; None: it is not told.
+    waits for the next word. The pool decides on orders.
     """
 
     sender: ClassVar[str] = "scheduler"
@@ -223,7 +222,24 @@ class RoomWanted(Message, frozen=True, kw_only=True):
     shapes: tuple[Shape, ...]
     orders_seen: int = 0
     gangs: tuple[GangWanted, ...] = ()
-    free: Amount | None = None
+
+    def coalesce_key(self) -> str:
+        """One a pool."""
+        return self.pool
+
+
+class RoomFree(Message, frozen=True, kw_only=True):
+    """What a pool's workers have left, those on their way included, for a pool that keeps some free.
+
+    `orders_seen` counts the workers of this pool that were taken into account.
+    """
+
+    sender: ClassVar[str] = "scheduler"
+    receiver: ClassVar[str] = "pool"
+    when_full: ClassVar[WhenFull] = WhenFull.COALESCE
+    pool: str
+    free: Amount
+    orders_seen: int
 
     def coalesce_key(self) -> str:
         """One a pool."""
@@ -254,7 +270,7 @@ class PoolDeclared(Message, frozen=True, kw_only=True):
     """A pool as it is configured: told when its actor starts, before anything else it says.
 
     `size` is that of its workers where they are all alike and have no named nodes. A worker that stands idle for
-    `idle_s` may wind down, as long as `min_workers` are left, and `keep_free` is free on the others.
+    `idle_s` may wind down, as long as `keep_workers` are left, and `min_free` is free on the others.
     """
 
     sender: ClassVar[str] = "pool"
@@ -265,9 +281,6 @@ class PoolDeclared(Message, frozen=True, kw_only=True):
     serves: str = ""
     placement: str = ""
     rank: int = 0  # pools are asked in this order, then by name
-    min_workers: int = 0
-    idle_s: float = IDLE_WORKER_S
-    keep_free: Amount = Amount()
     max_workers: int = 0  # 0: nobody knows
     keep_workers: int = 0  # never wind down
     min_free: Amount = NOTHING  # an idle worker without which less would be free stays

@@ -15,11 +15,12 @@ from ...wire.letter import Letter
 from ...wire.mailbox import Mailbox
 from ...wire.message import Message
 from ..committing import Surroundings, decide_commit_send
-from .policy import Adopt, PoolPlan, PoolPolicy, PoolSettings, StartWorker
+from .policy import Adopt, PoolPlan, PoolPolicy, StartWorker
+from .settings import PoolSettings
 
 
 class Processes(Protocol):
-    """What runs a pool's workers: `WorkerProcesses`, or a world's. Both methods stay until the worker has ended."""
+    """What runs a pool's workers. `start` and `adopt` stay until the worker has ended, or their reign has."""
 
     async def start(self, order: StartWorker, tell: Callable[[Message], None]) -> None:
         """Start the worker of a committed order; `tell` hears of its start and its end."""
@@ -27,6 +28,10 @@ class Processes(Protocol):
 
     async def adopt(self, order: Adopt, tell: Callable[[Message], None]) -> None:
         """Watch a worker that an earlier leader started."""
+        ...
+
+    async def stop_all(self) -> None:
+        """End all workers that run."""
         ...
 
 

@@ -1,6 +1,7 @@
-"""How many workers a pool orders, pure: wishes for room and ends of workers in, orders out.
+"""How many workers a pool orders, pure: wishes for room, the guard's word and ends of workers in, orders out.
 
-An order is a row before it is a process; its key is the worker's identity, so ordering twice is ordering once.
+An order is a row before it is a process; its key is the worker's identity, so ordering twice is ordering once. Each
+order was let go by the guard, a gang's as one; and whatever is wished, no node has two workers of ours.
 """
 
 from __future__ import annotations
@@ -10,28 +11,25 @@ from typing import Final
 
 import msgspec
 
-from ...model.resources import Capacity, Shape
+from ...model.nodes import NodeOffer, Traits
+from ...model.resources import Capacity
 from ...model.states import TokenKind, WorkerState
 from ...model.tokens import hash_of, hint_of
 from ...store import operations as ops
 from ...wire import scheduling
 from ...wire.letter import Letter
 from ...wire.message import Send
+from ...wire.operating import TellWorkers, WorkerWish
 from ..applied import require_all
+from .backing_off import BackOff
+from .holds import Holds
+from .orders import Order, OrderBook
+from .questions import SINGLES_MAX, Answered, Questions
+from .settings import PoolSettings, declarations, declared
+from .wishes import GangNeed, Needs, Wishes
 
-FIRST_BACK_OFF_S: Final = 1.0
-BACK_OFF_MAX_S: Final = 60.0
-HEALTHY_AFTER_S: Final = 30.0  # a worker that lived this long does not count as a failed start
+TOLD_AGAIN_S: Final = 5.0
 _REPORTED: Final = (WorkerState.AVAILABLE, WorkerState.CORDONED, WorkerState.DRAINING, WorkerState.UNKNOWN)
-
-
-class PoolSettings(msgspec.Struct, frozen=True, kw_only=True):
-    """A pool of kind `process`: workers of one size as child processes, between `min_workers` and `max_workers`."""
-
-    name: str
-    worker: Capacity
-    min_workers: int = 0
-    max_workers: int = 1
 
 
 class StartWorker(msgspec.Struct, frozen=True, kw_only=True):
@@ -39,6 +37,8 @@ class StartWorker(msgspec.Struct, frozen=True, kw_only=True):
 
     worker_id: str
     token: str
+    capacity: Capacity = Capacity(cpu_milli=0, memory_mib=0)
+    traits: Traits = Traits()
 
 
 class Adopt(msgspec.Struct, frozen=True, kw_only=True):
@@ -67,12 +67,14 @@ class PoolPolicy:
         self._settings = settings
         self._new_id = new_id
         self._new_token = new_token
-        self._live: dict[str, float] = {}
-        self._orders = 0
-        self._wanted: tuple[Shape, ...] = ()
-        self._failures = 0
-        self._waits_until_s = 0.0
-        self._told = ""
+        self.book = OrderBook()
+        self._wishes = Wishes(settings, self.book)
+        self._questions = Questions(settings.name)
+        self._back_off = BackOff()
+        self._holds = Holds(settings)
+        self._pending_told = -1
+        self._drained_at_s = -TOLD_AGAIN_S
+        self._retired = False
         self._operations: list[ops.Operation] = []
         self._sends: list[Send] = []
         self._starts: list[StartWorker] = []
@@ -81,31 +83,63 @@ class PoolPolicy:
     @property
     def live(self) -> tuple[str, ...]:
         """The workers that are ordered or run, as far as is known."""
-        return tuple(self._live)
+        return self.book.live
 
     def load(self, workers: Iterable[ops.WorkerRow]) -> None:
-        """Begin from the store: workers of earlier leaders are watched, not ordered again."""
-        self._operations.append(ops.PutPool(pool=self._settings.name, largest=self._settings.worker))
+        """Begin from the store: workers of earlier leaders are watched, not ordered again. The pool says what it is."""
+        settings = self._settings
+        self._operations += declarations(settings)
         for row in workers:
-            if row.pool == self._settings.name and row.state is not WorkerState.GONE:
-                self._live[row.worker_id] = row.ordered_at_s
-                self._orders += 1
+            if row.pool == settings.name and row.state is not WorkerState.GONE:
+                self.book.load(row)
                 self._adopts.append(Adopt(worker_id=row.worker_id, handle=row.handle, state=row.state))
+        self._sends.append(Send("scheduler", declared(settings)))
+        if settings.nodes or settings.retiring:
+            nodes = scheduling.PoolNodes(pool=settings.name, offers=settings.nodes)
+            self._sends.append(Send("scheduler", nodes))
+
+    # Letters
 
     def handle(self, letter: Letter, now_s: float) -> None:
-        """Take one letter in: wishes of the scheduler, starts and ends of processes. Nobody else is listened to."""
+        """Take one letter in: of the scheduler, the guard, and of who starts processes. Nobody else is listened to."""
+        if letter.source == "scheduler":
+            self._from_scheduler(letter)
+        elif letter.source == "guard":
+            self._from_guard(letter)
+        elif letter.source == "spawner":
+            self._from_spawner(letter, now_s)
+
+    def _from_scheduler(self, letter: Letter) -> None:
         match letter.message:
-            case scheduling.RoomWanted() as message if letter.source == "scheduler":
-                if message.orders_seen >= self._orders:
-                    self._wanted = message.shapes
-            case scheduling.WorkerStarted() as message if letter.source == "spawner":
+            case scheduling.RoomWanted() as message:
+                self._wishes.hear(message)
+            case scheduling.RoomFree() as message:
+                self._wishes.hear_free(message)
+            case scheduling.GangGivenBack(gang_id=gang_id):
+                self._wishes.give_back(gang_id)
+                self.book.disband(gang_id)
+                self._questions.end(gang_id)
+            case scheduling.WorkerArrived(worker_id=worker_id):
+                if self.book.arrived(worker_id):
+                    self._drained_at_s = -TOLD_AGAIN_S
+
+    def _from_guard(self, letter: Letter) -> None:
+        match letter.message:
+            case scheduling.GuardAdmits(key=key):
+                self._questions.admitted(key)
+            case scheduling.GuardHolds(key=key, why=why):
+                self._questions.held(key, why)
+
+    def _from_spawner(self, letter: Letter, now_s: float) -> None:
+        match letter.message:
+            case scheduling.WorkerStarted() as message:
                 self._started(message)
-            case scheduling.WorkerExited() as message if letter.source == "spawner":
+            case scheduling.WorkerExited() as message:
                 self._exited(message, now_s)
 
     def _started(self, message: scheduling.WorkerStarted) -> None:
         """Keep the handle; a worker that was quick has reported already, and stays in the state it has now."""
-        if message.worker_id not in self._live:
+        if message.worker_id not in self.book:
             return
         keep = [((state,), state) for state in _REPORTED]
         begin = ((WorkerState.ORDERED, WorkerState.PENDING), WorkerState.PENDING)
@@ -116,69 +150,96 @@ class PoolPolicy:
         self._operations.append(ops.MoveWorkers(moves=moves, now_s=message.at_s))
 
     def _exited(self, message: scheduling.WorkerExited, now_s: float) -> None:
-        ordered_at_s = self._live.pop(message.worker_id, None)
-        if ordered_at_s is None:
+        order = self.book.gone(message.worker_id)
+        if order is None:
             return
-        if now_s - ordered_at_s < HEALTHY_AFTER_S and not message.expected:
-            self._failures += 1
-            if self._failures > 1:
-                self._waits_until_s = now_s + min(FIRST_BACK_OFF_S * 2 ** (self._failures - 2), BACK_OFF_MAX_S)
-        else:
-            self._failures = 0
+        self._back_off.ended(order.ordered_at_s, message.expected, now_s)
         gone = scheduling.WorkerGone(worker_id=message.worker_id, evidence=message.evidence)
         self._sends.append(Send("scheduler", gone))
 
     def tick(self, now_s: float) -> None:
-        """Nothing is owed to time alone: `plan` looks at the clock."""
+        """What is open at the guard is asked again; `plan` looks at the clock for the rest."""
+        self._questions.ask_again(now_s)
+
+    # The plan
 
     def plan(self, now_s: float) -> PoolPlan | None:
-        """Order what is wanted and allowed; None when there is nothing to do."""
-        missing = max(self._for_shapes(), self._settings.min_workers - len(self._live))
-        allowed = self._settings.max_workers - len(self._live)
-        held = ""
-        backs_off = missing > 0 and now_s < self._waits_until_s
-        if backs_off:
-            held = f"its last {self._failures} workers ended early; the next one starts in a moment."
-        elif missing > 0:
-            for _ in range(min(missing, allowed)):
-                self._order(now_s)
-            if missing > allowed:
-                held = f"it is at its maximum of {self._settings.max_workers} workers."
-        self._tell_held(held, backs_off)
+        """Ask the guard for what is wanted, and order what it let go; None when there is nothing to do."""
+        if self._settings.retiring:
+            self._retire(now_s)
+        else:
+            needs = self._wishes.needs()
+            backs_off = self._back_off.waits(now_s)
+            if not backs_off:
+                self._ask(needs, now_s)
+                self._order_gangs(needs, now_s)
+                self._order_singles(needs, now_s)
+            failures = self._back_off.failures if backs_off else 0
+            self._sends += self._holds.told(needs, self._questions, failures)
+        self._tell_pending()
+        self._sends += self._questions.take_sends()
         return self._take_plan()
 
-    def _for_shapes(self) -> int:
-        """How many workers the wanted shapes fill, first fit; shapes larger than a worker are left out."""
-        bins: list[Capacity] = []
-        for shape in self._wanted:
-            if not self._settings.worker.fits(shape):
-                continue
-            place = next((i for i, free in enumerate(bins) if free.fits(shape)), None)
-            if place is None:
-                bins.append(self._settings.worker.less(shape))
+    def _ask(self, needs: Needs, now_s: float) -> None:
+        """One question for each gang, one for each worker beside; none for what is not wanted any more."""
+        self._questions.end_gangs(frozenset(need.gang_id for need in needs.gangs))
+        for need in needs.gangs:
+            if need.offers:
+                self._questions.ask(need.gang_id, len(need.offers), now_s, need.gang_id)
             else:
-                bins[place] = bins[place].less(shape)
-        return len(bins)
+                self._questions.end(need.gang_id)
+        open_now = len(self._questions.singles())
+        if not needs.stale:
+            self._questions.end_singles(len(needs.singles))
+        for _ in range(min(len(needs.singles), SINGLES_MAX) - open_now):
+            self._questions.ask(self._new_id("worker"), 1, now_s)
 
-    def _order(self, now_s: float) -> None:
-        worker_id = self._new_id("worker")
-        token = self._new_token(TokenKind.WORKER)
-        settings = self._settings
-        self._live[worker_id] = now_s
-        self._orders += 1
-        self._wanted = ()
-        row = ops.WorkerRow(
-            worker_id=worker_id,
-            pool=settings.name,
-            state=WorkerState.ORDERED,
-            capacity=settings.worker,
-            ordered_at_s=now_s,
+    def _order_gangs(self, needs: Needs, now_s: float) -> None:
+        """A gang that was let go is ordered whole, unless one that came before it took its nodes: then it waits."""
+        for need in needs.gangs:
+            if not need.offers or not self._still_free(need):
+                continue
+            question = self._questions.ask(need.gang_id, len(need.offers), now_s, need.gang_id)
+            if question.answer is Answered.ADMITTED:
+                for offer in need.offers:
+                    self._order(self._new_id("worker"), offer, need.gang_id, now_s)
+                self._questions.end(need.gang_id)
+
+    def _still_free(self, need: GangNeed) -> bool:
+        taken = self.book.nodes
+        return all(offer.traits.node not in taken for offer in need.offers) and (
+            len(self.book) + len(need.offers) <= self._settings.max_workers
         )
+
+    def _order_singles(self, needs: Needs, now_s: float) -> None:
+        admitted = [one for one in self._questions.singles() if one.answer is Answered.ADMITTED]
+        free = [offer for offer in needs.singles if offer.traits.node not in self.book.nodes]
+        room = self._settings.max_workers - len(self.book)
+        for question, offer in zip(admitted[: max(0, room)], free):
+            self._order(question.key, offer, "", now_s)
+            self._questions.end(question.key)
+
+    def _order(self, worker_id: str, offer: NodeOffer, gang_id: str, now_s: float) -> None:
+        order = self.book.order(worker_id, offer, gang_id, now_s)
+        token = self._new_token(TokenKind.WORKER)
         token_row = self._token_row(worker_id, token, now_s)
-        self._operations += [ops.PutWorkers(workers=(row,)), ops.CreateToken(token=token_row)]
-        ordered = scheduling.WorkerOrdered(worker_id=worker_id, pool=settings.name, capacity=settings.worker)
+        self._operations += [ops.PutWorkers(workers=(self._row(order),)), ops.CreateToken(token=token_row)]
+        ordered = scheduling.WorkerOrdered(
+            worker_id=worker_id, pool=self._settings.name, capacity=offer.capacity, traits=offer.traits
+        )
         self._sends.append(Send("scheduler", ordered))
-        self._starts.append(StartWorker(worker_id=worker_id, token=token))
+        self._starts.append(StartWorker(worker_id=worker_id, token=token, capacity=offer.capacity, traits=offer.traits))
+
+    def _row(self, order: Order) -> ops.WorkerRow:
+        return ops.WorkerRow(
+            worker_id=order.worker_id,
+            pool=self._settings.name,
+            state=WorkerState.ORDERED,
+            capacity=order.capacity,
+            ordered_at_s=order.ordered_at_s,
+            traits=order.traits,
+            gang_id=order.gang_id,
+        )
 
     def _token_row(self, worker_id: str, token: str, now_s: float) -> ops.TokenRow:
         return ops.TokenRow(
@@ -193,11 +254,28 @@ class PoolPolicy:
             subject=worker_id,
         )
 
-    def _tell_held(self, why: str, backs_off: bool) -> None:
-        if why != self._told:
-            self._told = why
-            held = scheduling.PoolHeld(pool=self._settings.name, why=why, backs_off=backs_off)
-            self._sends.append(Send("scheduler", held))
+    # The end of the pool
+
+    def _retire(self, now_s: float) -> None:
+        """Its workers are drained, those on their way as soon as they have come; with the last one the pool is gone."""
+        if not len(self.book):
+            if not self._retired:
+                retired = scheduling.PoolRetired(pool=self._settings.name)
+                self._sends += [Send("scheduler", retired), Send("pools", retired)]
+            self._retired = True
+        elif self.book.reported and now_s >= self._drained_at_s + TOLD_AGAIN_S:
+            self._drained_at_s = now_s
+            drain = TellWorkers(worker_ids=self.book.reported, wish=WorkerWish.DRAIN)
+            self._sends.append(Send("scheduler", drain))
+
+    # The rest of the plan
+
+    def _tell_pending(self) -> None:
+        """Before the guard hears that their questions are over, or it would count them too little for a moment."""
+        if self.book.pending != self._pending_told:
+            self._pending_told = self.book.pending
+            pending = scheduling.WorkersPending(pool=self._settings.name, pending=self._pending_told)
+            self._sends.append(Send("guard", pending))
 
     def _take_plan(self) -> PoolPlan | None:
         plan = PoolPlan(operations=self._operations, sends=self._sends, starts=self._starts, adopts=self._adopts)

@@ -95,7 +95,7 @@ class WorkerProcesses:
         token = _readable(order.token)
         try:
             return await trio.lowlevel.open_process(
-                [*self._launch.argv, "--id", order.worker_id, "--token-fd", str(token)],
+                [*self._launch.argv, "--id", order.worker_id, "--token-fd", str(token), *_of(order)],
                 env=self._launch.env,
                 stdin=subprocess.DEVNULL,
                 stdout=log,
@@ -164,6 +164,15 @@ def _readable(token: str) -> int:
     with open(write_end, "wb") as pipe:
         pipe.write(token.encode())
     return end
+
+
+def _of(order: StartWorker) -> tuple[str, ...]:
+    """What a worker is told of itself: its size, and its node's name."""
+    size = order.capacity
+    words = ["--cpu-milli", str(size.cpu_milli), "--memory-mib", str(size.memory_mib)]
+    if size.gpu_count:
+        words += ["--gpu-type", size.gpu_type, "--gpu-count", str(size.gpu_count)]
+    return (*words, "--node", order.traits.node) if order.traits.node else tuple(words)
 
 
 def _is_ours(order: Adopt) -> bool:

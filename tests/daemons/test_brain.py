@@ -9,6 +9,7 @@ import pytest
 import trio
 from trio.testing import MockClock
 
+from levers9.actors.pool import PoolSettings, Processes
 from levers9.actors.tasks.policy import TasksPolicy
 from levers9.daemons.brain import Brain
 from levers9.daemons.orders import BrainOrders
@@ -23,6 +24,7 @@ from levers9.wire.control import ChildStanding
 from levers9.wire.letter import Letter
 from levers9.wire.mailbox import Mailbox
 from levers9.wire.message import Message
+from levers9.wire.post import Post
 
 NEXT_REIGN_WITHIN_S = 20.0
 REASON = "crashed its handler 3 times, the last time with ValueError: poison"
@@ -33,6 +35,10 @@ async def nobody_comes(
 ) -> None:
     task_status.started()
     await trio.sleep_forever()
+
+
+def no_machines(kind: str, pool: PoolSettings, post: Post) -> Processes:
+    raise AssertionError(f"nobody has a pool {pool.name}")
 
 
 def make_brain(root_tree: tuple[ChildStanding, ...] = ()) -> Brain:
@@ -51,7 +57,7 @@ def make_brain(root_tree: tuple[ChildStanding, ...] = ()) -> Brain:
         store=MemoryStore(),
         chance=chance,
         clock=trio.current_time,
-        processes={},
+        machines=no_machines,
         listen=nobody_comes,
         root_tree=lambda: root_tree,
     )
@@ -151,13 +157,15 @@ async def test_the_tree_of_the_root_comes_first_and_the_reign_stands_below_its_l
     async with reigning(brain):
         children = brain.standing().children
     assert children[:2] == (root, postgres)
-    assert [child.path for child in children[-4:]] == [
+    assert [child.path for child in children[-6:]] == [
         "brain/leader",
         "brain/leader/reign",
         "brain/leader/reign/scheduler",
         "brain/leader/reign/tasks",
+        "brain/leader/reign/guard",
+        "brain/leader/reign/pools",
     ]
-    reign = children[-3]
+    reign = children[-5]
     assert (reign.kind, reign.state, reign.restarts) == ("supervisor", "running", 0)
 
 

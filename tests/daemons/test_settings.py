@@ -88,7 +88,11 @@ gpu_count = 0
         ("= -1", "= -2", "line 4: metrics_port: -2 is no port: write one from 0 to 65535, or -1 for none."),
         ('"b"', '"a"', 'line 10: name: another pool is named "a": write a name of its own.'),
         ('"b"', '""', 'line 10: name: it is empty: write a name such as "default".'),
-        ('"process"', '"kubernetes"', "line 11: kind: Invalid enum value 'kubernetes': write \"process\"."),
+        (
+            '"process"',
+            '"kubernetes"',
+            'line 11: kind: Invalid enum value \'kubernetes\': write "process" or "replay".',
+        ),
         ('"none"', '"some"', 'line 12: isolation: Invalid enum value \'some\': write "none" or "trusted".'),
         (
             "min_workers = 1",
@@ -122,3 +126,74 @@ def test_a_value_that_cannot_be_is_told_with_its_line_and_what_to_write(
 def test_a_flag_that_cannot_be_is_told_as_one() -> None:
     with pytest.raises(ConfigError, match=r"gateways: -3 is too few: write 1 or more\. It comes from a flag"):
         load_settings(None, {}, gateways=-3)
+
+
+NODES = """\
+[[pools]]
+name = "emulated"
+cpu = 4
+gpu = "GB200"
+gpu_count = 4
+gpu_sharing = true
+labels = { region = "r" }
+placement = "best_fit"
+min_free_gpu = 2
+idle_s = 60
+
+[[pools.nodes]]
+name = "n1"
+labels = { nvl = "d1" }
+
+[[pools.nodes]]
+name = "n2"
+cpu = 8
+gpu = "A100"
+gpu_count = 1
+state = "cordoned"
+
+[provisioning_guard]
+pending = -1
+"""
+
+
+def test_nodes_are_as_their_pool_but_for_what_they_say(tmp_path: Path) -> None:
+    path = tmp_path / "settings.toml"
+    path.write_text(NODES)
+    settings = load_settings(path, {})
+    (pool,) = settings.pools
+    first, second = pool.offers()
+    assert (first.capacity.cpu_milli, first.capacity.gpu_type, first.capacity.gpu_count) == (4000, "GB200", 4)
+    assert (second.capacity.cpu_milli, second.capacity.gpu_type, second.capacity.gpu_count) == (8000, "A100", 1)
+    assert first.traits.labels == (("nvl", "d1"), ("region", "r"))
+    assert (first.traits.node, first.traits.gpu_sharing, second.state) == ("n1", True, "cordoned")
+    assert (pool.most_workers, pool.kept_free().gpu_milli, pool.idle_s) == (2, 2000, 60.0)
+    assert (settings.provisioning_guard.pending, settings.provisioning_guard.per_minute) == (-1, 30)
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "said"),
+    [
+        ('name = "n2"', 'name = "n1"', "line 12: nodes: pool 'emulated' lists node 'n1' twice: write each node once."),
+        ('name = "n2"', 'nam = "n2"', "line 17: there is no key `nam`. Did you mean `name`?"),
+        ('"cordoned"', '"odd"', 'line 21: state: Invalid enum value \'odd\': write "ready", "cordoned", '),
+        ("cpu = 8", "cpu = -8", "line 12: nodes: node 'n2': cpu=-8.0 is not a quantity."),
+        ('"best_fit"', '"luck"', "line 8: placement: \"luck\" is none: write 'best_fit', "),
+        ("idle_s = 60", "idle_s = -1", "line 10: idle_s: -1 is no time: write seconds, 0 or more."),
+        ("pending = -1", "pendin = -1", "line 24: there is no key `pendin`. Did you mean `pending`?"),
+    ],
+)
+def test_what_is_wrong_with_nodes_and_the_guard_is_told_with_its_line(
+    tmp_path: Path, old: str, new: str, said: str
+) -> None:
+    path = tmp_path / "settings.toml"
+    path.write_text(NODES.replace(old, new))
+    with pytest.raises(ConfigError) as caught:
+        load_settings(path, {})
+    assert str(caught.value).startswith(f"{path}, {said}")
+
+
+def test_a_node_of_two_pools_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "settings.toml"
+    path.write_text(NODES + '[[pools]]\nname = "b"\n[[pools.nodes]]\nname = "n1"\n')
+    with pytest.raises(ConfigError, match="node 'n1' is in pool 'emulated' already: write it in one pool"):
+        load_settings(path, {})

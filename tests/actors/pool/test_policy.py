@@ -2,9 +2,11 @@
 
 import pytest
 from levers9_test_deciding import SHAPE, SIZE
-from levers9_test_pool import Stage, reasons
+from levers9_test_pool import Stage, node, reasons
 
+from levers9.actors.pool import PoolSettings
 from levers9.errors import OutcomeUnknown, StoreUnavailable
+from levers9.model.nodes import NodeOffer, Traits
 from levers9.model.resources import Shape
 from levers9.model.states import WorkerState
 from levers9.store import operations as ops
@@ -30,7 +32,18 @@ def test_an_order_is_a_row_before_it_is_a_process() -> None:
 def test_a_pool_says_what_it_offers_as_it_begins() -> None:
     stage = Stage()
     stage.say()
-    assert rows_of(stage.truth.ask(ops.ListPools()), ops.PoolRecord) == (ops.PoolRecord(pool="p", largest=SIZE),)
+    (record,) = rows_of(stage.truth.ask(ops.ListPools()), ops.PoolRecord)
+    assert (record.pool, record.largest, record.offers) == ("p", SIZE, (NodeOffer(capacity=SIZE, traits=Traits()),))
+
+
+def test_it_declares_itself_before_it_says_anything_else() -> None:
+    settings = PoolSettings(name="p", worker=None, nodes=(node("a"),), serves="w", rank=2)
+    first, second, *_ = Stage(settings=settings).say()
+    assert (first.target, first.message) == (
+        "scheduler",
+        scheduling.PoolDeclared(pool="p", serves="w", rank=2, max_workers=1),
+    )
+    assert (second.target, second.message) == ("scheduler", scheduling.PoolNodes(pool="p", offers=(node("a"),)))
 
 
 def test_as_many_are_ordered_as_the_shapes_fill_and_none_for_what_never_fits() -> None:
@@ -159,8 +172,9 @@ class TestRecovery:
 
     def test_an_order_whose_commit_was_unheard_of_is_watched_too(self) -> None:
         stage = Stage(min_workers=1)
+        admitted = stage.guarded(stage.decide_once([]))
         with pytest.raises(OutcomeUnknown):
-            stage.say(how="after")
+            stage.decide_once(admitted, "after")
         assert stage.starts == []
         stage.restart()
         stage.say()
@@ -169,8 +183,9 @@ class TestRecovery:
 
     def test_a_commit_that_did_not_happen_is_no_order(self) -> None:
         stage = Stage(min_workers=1)
+        admitted = stage.guarded(stage.decide_once([]))
         with pytest.raises(StoreUnavailable):
-            stage.say(how="before")
+            stage.decide_once(admitted, "before")
         stage.restart()
         stage.say()
         assert len(stage.starts) == len(stage.ordered()) == 1

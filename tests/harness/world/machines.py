@@ -226,6 +226,10 @@ class WorldWorkers:
             tell(scheduling.WorkerStarted(worker_id=order.worker_id, handle=handle, at_s=self._world.clock()))
         await self._watch(worker, tell)
 
+    async def stop_all(self) -> None:
+        """Nobody owns the workers of a world."""
+        await trio.lowlevel.checkpoint()
+
     async def _watch(self, worker: Worker, tell: Callable[[Message], None]) -> None:
         await worker.process.ended.wait()
         code = worker.process.code

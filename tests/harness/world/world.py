@@ -199,7 +199,7 @@ class World:
             store=Handle(self.truth, lambda: process.dead),
             chance=self.chance("brain", self._brains),
             clock=self.clock,
-            processes={POOL: WorldWorkers(self, POOL)},
+            machines=lambda kind, pool, post: WorldWorkers(self, pool.name),
             listen=partial(self._listen_brain, process),
         )
         try:

@@ -1,0 +1,125 @@
+"""The workers of a pool from order to end: which are on their way, on which nodes, and for which gangs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import msgspec
+
+from ...model.nodes import NodeOffer, Traits
+from ...model.resources import Amount, Capacity
+from ...model.states import WorkerState
+from ...store import operations as ops
+
+PENDING = (WorkerState.ORDERED, WorkerState.PENDING)
+
+
+class Order(msgspec.Struct, kw_only=True):
+    """A worker that is not gone. `number` counts the pool's orders from 1, as the scheduler counts them."""
+
+    worker_id: str
+    capacity: Capacity
+    traits: Traits = Traits()
+    gang_id: str = ""
+    ordered_at_s: float
+    number: int
+    pending: bool = True  # it has not reported yet
+
+
+class OrderBook:
+    """All workers of one pool that are not gone. At most one of them stands on a node of a name."""
+
+    def __init__(self) -> None:
+        self._orders: dict[str, Order] = {}
+        self.count = 0  # all orders ever known here
+
+    def load(self, row: ops.WorkerRow) -> None:
+        """Know a worker of an earlier leader."""
+        self._add(
+            Order(
+                worker_id=row.worker_id,
+                capacity=row.capacity,
+                traits=row.traits,
+                gang_id=row.gang_id,
+                ordered_at_s=row.ordered_at_s,
+                number=self.count + 1,
+                pending=row.state in PENDING,
+            )
+        )
+
+    def order(self, worker_id: str, offer: NodeOffer, gang_id: str, now_s: float) -> Order:
+        """A worker is ordered."""
+        order = Order(
+            worker_id=worker_id,
+            capacity=offer.capacity,
+            traits=offer.traits,
+            gang_id=gang_id,
+            ordered_at_s=now_s,
+            number=self.count + 1,
+        )
+        self._add(order)
+        return order
+
+    def _add(self, order: Order) -> None:
+        self._orders[order.worker_id] = order
+        self.count += 1
+
+    def arrived(self, worker_id: str) -> bool:
+        """A worker has reported; whether that is news."""
+        order = self._orders.get(worker_id)
+        if order is None or not order.pending:
+            return False
+        order.pending = False
+        return True
+
+    def gone(self, worker_id: str) -> Order | None:
+        """A worker is no more; the order that it was, or None for one that is not known."""
+        return self._orders.pop(worker_id, None)
+
+    def disband(self, gang_id: str) -> None:
+        """Workers that came for a gang are like any others now."""
+        for order in self._orders.values():
+            if order.gang_id == gang_id:
+                order.gang_id = ""
+
+    def __len__(self) -> int:
+        return len(self._orders)
+
+    def __contains__(self, worker_id: str) -> bool:
+        return worker_id in self._orders
+
+    @property
+    def live(self) -> tuple[str, ...]:
+        """The workers that are ordered or run."""
+        return tuple(self._orders)
+
+    @property
+    def reported(self) -> tuple[str, ...]:
+        """The workers that are not on their way any more."""
+        return tuple(order.worker_id for order in self._orders.values() if not order.pending)
+
+    @property
+    def pending(self) -> int:
+        """How many are on their way."""
+        return sum(order.pending for order in self._orders.values())
+
+    @property
+    def nodes(self) -> dict[str, Order]:
+        """Who stands on which named node, or will."""
+        return {order.traits.node: order for order in self._orders.values() if order.traits.node}
+
+    def of_gang(self, gang_id: str) -> tuple[Order, ...]:
+        """The workers that were ordered for a gang."""
+        return tuple(order for order in self._orders.values() if order.gang_id == gang_id)
+
+    def room_after(self, number: int) -> Amount:
+        """All that the workers ordered after this number have."""
+        return total(order.capacity for order in self._orders.values() if order.number > number)
+
+
+def total(sizes: Iterable[Capacity]) -> Amount:
+    """What workers of these sizes have together."""
+    found = Amount()
+    for size in sizes:
+        found = found.plus(Amount(size.cpu_milli, size.memory_mib, size.gpu_count * 1000))
+    return found

@@ -1,0 +1,152 @@
+"""The pools there are, pure: those of the configuration, and those that people create and delete while it runs.
+
+A pool is a row before it is an actor. One that is taken away keeps its row, emptied, until its last worker has gone:
+a new leader goes on draining it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Final
+
+import msgspec
+
+from ...errors import FORBIDDEN, INVALID, NOT_FOUND, Refused
+from ...model.states import TokenKind, WorkerState
+from ...store import operations as ops
+from ...wire import scheduling
+from ...wire.client import RequestRefused
+from ...wire.letter import Letter
+from ...wire.message import Failure, Message, Send
+from ...wire.operating import CreatePool, DeletePool, PoolsStand
+from .settings import PoolSettings, retiring
+
+POOLS_MAX: Final = 1_000  # each is an actor
+CONFLICT: Final = "conflict"
+_LEAVING: Final = ""  # instead of a pool's keys, when it is taken away
+
+
+class Begin(msgspec.Struct, frozen=True, kw_only=True):
+    """Start this pool's actor, in place of one of that name."""
+
+    settings: PoolSettings
+
+
+class Finish(msgspec.Struct, frozen=True, kw_only=True):
+    """Stop this pool's actor: it has no worker any more."""
+
+    name: str
+
+
+class RegistryPlan(msgspec.Struct, kw_only=True):
+    """Operations of one transaction, and what follows from it."""
+
+    operations: list[ops.Operation]
+    sends: list[Send]
+    changes: list[Begin | Finish]
+
+
+class PoolRegistry:
+    """Owns the list of pools. `read(name, table)` makes settings of a pool's keys, or raises `Refused`."""
+
+    def __init__(self, configured: Iterable[str], read: Callable[[str, str, int], PoolSettings]) -> None:
+        self._configured = tuple(configured)
+        self._read = read
+        self._created: dict[str, bool] = {}  # by name, whether it is leaving
+        self._operations: list[ops.Operation] = []
+        self._sends: list[Send] = []
+        self._changes: list[Begin | Finish] = []
+
+    def load(self, rows: Iterable[ops.PoolSpecRow], workers: Iterable[ops.WorkerRow]) -> None:
+        """Begin from the store. Workers of a pool that nobody declares any more are drained."""
+        for row in rows:
+            if row.name in self._configured:
+                self._operations.append(ops.DropPoolSpec(name=row.name))  # the file has taken it over
+            elif row.table == _LEAVING:
+                self._leave(row.name)
+            else:
+                self._begin(row.name, row.table)
+        for worker in workers:
+            if worker.state is not WorkerState.GONE and worker.pool not in (*self._configured, *self._created):
+                self._leave(worker.pool)
+
+    def _leave(self, name: str) -> None:
+        self._created[name] = True
+        self._changes.append(Begin(settings=retiring(name)))
+
+    def _begin(self, name: str, table: str) -> None:
+        """A pool whose keys are good no more, in a newer program, is taken away rather than forgotten."""
+        try:
+            settings = self._read(name, table, len(self._configured) + len(self._created))
+        except Refused:
+            self._leave(name)
+            return
+        self._created[name] = False
+        self._changes.append(Begin(settings=settings))
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """All pools that are not being taken away."""
+        return (*self._configured, *(name for name, leaving in self._created.items() if not leaving))
+
+    def handle(self, letter: Letter, now_s: float) -> None:
+        """Take one letter in: wishes of the platform's admins, and pools that have ended."""
+        match letter.message:
+            case CreatePool() | DeletePool() as message:
+                self._answer(letter, message)
+            case scheduling.PoolRetired(pool=name) if letter.source == f"pool/{name}":
+                if self._created.pop(name, False):
+                    self._operations.append(ops.DropPoolSpec(name=name))
+                    self._changes.append(Finish(name=name))
+
+    def _answer(self, letter: Letter, message: CreatePool | DeletePool) -> None:
+        said: Message
+        try:
+            if letter.kind != TokenKind.CLUSTER_ADMIN:
+                raise Refused("Pools are the platform's.", fix="Use a token of kind cluster_admin.", code=FORBIDDEN)
+            if isinstance(message, CreatePool):
+                self._create(message.spec.name, message.spec.table)
+            else:
+                self._delete(message.name)
+            said = PoolsStand(names=self.names)
+        except Refused as refused:
+            failure = Failure(refused.code, refused.what, refused.why, refused.fix)
+            said = RequestRefused(failure=failure)
+        self._sends.append(Send(letter.source, said, letter.id))
+
+    def _create(self, name: str, table: str) -> None:
+        if self._created.get(name):
+            fix = "Try again once its last worker has gone, or take another name."
+            raise Refused(f"Pool {name!r} is being taken away.", fix=fix, code=CONFLICT)
+        if name in self.names:
+            raise Refused(f"There is a pool {name!r} already.", fix="Take another name.", code=CONFLICT)
+        if len(self.names) >= POOLS_MAX:
+            raise Refused(f"There are {POOLS_MAX} pools already.", fix="Delete one first.", code=INVALID)
+        settings = self._read(name, table, len(self._configured) + len(self._created))
+        self._created[name] = False
+        self._operations.append(ops.PutPoolSpec(name=name, table=table))
+        self._changes.append(Begin(settings=settings))
+
+    def _delete(self, name: str) -> None:
+        if name in self._configured:
+            fix = "Take it out of the file, and start the control plane again."
+            raise Refused(f"Pool {name!r} is in the configuration file.", fix=fix, code=CONFLICT)
+        if name not in self._created:
+            raise Refused(f"There is no pool {name!r}.", fix="See: levers9 pool list.", code=NOT_FOUND)
+        if not self._created[name]:
+            self._operations.append(ops.PutPoolSpec(name=name, table=_LEAVING))
+            self._leave(name)
+
+    def tick(self, now_s: float) -> None:
+        """Nothing is owed to time."""
+
+    def plan(self, now_s: float) -> RegistryPlan | None:
+        """What the letters since the last plan amount to; None when there is nothing to do."""
+        plan = RegistryPlan(operations=self._operations, sends=self._sends, changes=self._changes)
+        self._operations, self._sends, self._changes = [], [], []
+        return plan if plan.operations or plan.sends or plan.changes else None
+
+    @staticmethod
+    def settle(plan: RegistryPlan, answers: tuple[ops.Answer, ...]) -> list[Send]:
+        """What to send now that the plan is committed."""
+        return plan.sends
