@@ -8,10 +8,10 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
-    from .sdk import Client, Job, LogLine, Task, job
+    from .sdk import Client, Gang, Job, LogLine, Task, Topology, gang, job
 
 __version__: Final = "0.1.0"
-__all__ = ["job", "Job", "Client", "Task", "LogLine", "__version__"]
+__all__ = ["job", "Job", "Client", "Task", "LogLine", "Topology", "Gang", "gang", "__version__"]
 
 
 def __getattr__(name: str) -> object:

@@ -10,6 +10,7 @@ import msgspec
 from ..errors import INVALID, Refused
 
 CARD_MILLI: Final = 1000  # a whole card
+QUANTITY_MAX: Final = 1 << 40  # of each quantity of one container: sums over every gang stay within 64 bits
 
 
 class Shape(msgspec.Struct, frozen=True, kw_only=True):
@@ -123,11 +124,14 @@ _MIB: Final = {"": 1.0, "Mi": 1.0, "Gi": 1024.0, "Ti": 1024.0**2, "M": 1e6 / 2**
 
 def memory_mib(value: int | str) -> int:
     """Mebibytes of `512`, `"512Mi"`, `"1Gi"` or `"1.5G"`. Raises `Refused` for anything else."""
-    if isinstance(value, int) and not isinstance(value, bool) and value > 0:
+    if isinstance(value, int) and not isinstance(value, bool) and 0 < value <= QUANTITY_MAX:
         return value
     match = _MEMORY.match(value) if isinstance(value, str) else None
-    mib = round(float(match[1]) * _MIB[match[2]]) if match else 0
-    if mib <= 0:
+    try:
+        mib = round(float(match[1]) * _MIB[match[2]]) if match else 0
+    except OverflowError:
+        mib = 0
+    if not 0 < mib <= QUANTITY_MAX:
         raise Refused(
             f"memory={value!r} is not a quantity.", fix='Give MiB as a number, or "512Mi", "1Gi".', code=INVALID
         )
@@ -140,7 +144,7 @@ def cpu_milli(value: float | str) -> int:
         milli = int(value[:-1]) if isinstance(value, str) and value.endswith("m") else round(float(value) * 1000)
     except (ValueError, OverflowError):
         milli = 0
-    if milli <= 0:
+    if not 0 < milli <= QUANTITY_MAX:
         raise Refused(
             f"cpu={value!r} is not a quantity.", fix='Give CPUs as a number such as 0.5, or "500m".', code=INVALID
         )

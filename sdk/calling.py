@@ -112,6 +112,10 @@ class Caller:
             retries=settings.retries,
             env=tuple(sorted(env.items())),
             wait_s=settings.wait_s,
+            nodes=settings.nodes,
+            together=settings.together,
+            queue=settings.queue,
+            priority=settings.priority,
         )
 
     def _handler(self, connection: Connection, origin: Origin) -> str:

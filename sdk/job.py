@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import functools
 import sys
-from collections.abc import Callable, Coroutine, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Mapping
 from typing import TYPE_CHECKING, Any, Generic, ParamSpec, Protocol, TypeVar, cast, overload
 
-from .stubs import JobSettings, checked, refuse_function, refuse_unavailable
+from .gangs import Topology
+from .stubs import GpuTypes, JobSettings, checked, refuse_function, refuse_unavailable
 
 if TYPE_CHECKING:
     from .calling import Caller
@@ -92,8 +93,9 @@ def job(
     app: str = "",
     cpu: float | str = 0.125,
     memory: int | str = 128,
-    gpu: str | Sequence[str] | None = None,
+    gpu: GpuTypes | None = None,
     gpu_count: int = 0,
+    gpu_share: float | None = None,
     image: None = None,
     timeout: float = 3600,
     retries: int = 3,
@@ -113,6 +115,12 @@ def job(
     description: str = "",
     show_args: bool = True,
     wait_s: float = 0.0,
+    nodes: int = 1,
+    topology: str | Topology | None = None,
+    queue: str = "default",
+    priority: str = "default",
+    labels: Mapping[str, str] | None = None,
+    runtime: str = "",
 ) -> Decorator: ...
 def job(
     function: Callable[..., object] | None = None,
@@ -121,8 +129,9 @@ def job(
     app: str = "",
     cpu: float | str = 0.125,
     memory: int | str = 128,
-    gpu: str | Sequence[str] | None = None,
+    gpu: GpuTypes | None = None,
     gpu_count: int = 0,
+    gpu_share: float | None = None,
     image: object = None,
     timeout: float = 3600,
     retries: int = 3,
@@ -142,12 +151,25 @@ def job(
     description: str = "",
     show_args: bool = True,
     wait_s: float = 0.0,
+    nodes: int = 1,
+    topology: str | Topology | None = None,
+    queue: str = "default",
+    priority: str = "default",
+    labels: Mapping[str, str] | None = None,
+    runtime: str = "",
 ) -> object:
     """Make a function one that can run on a worker. Used as `@job` or `@job(cpu=2, gpu="A100")`.
 
-    `cpu` is a number of CPUs, `memory` MiB or a text such as "1Gi", `gpu` a card type or a list in order of preference,
-    `timeout` seconds for one attempt, `retries` how often to run again after a failure, `wait_s` how many seconds a
-    call may wait for a missing machine (0: no limit). Raises `Refused` for a value that is wrong or not available.
+    `cpu` is a number of CPUs, `memory` MiB or a text such as "1Gi", `gpu` a card type, a list in order of preference,
+    or a set of which any will do; `gpu_share` a part of one card's time, not of its memory, in pools that share cards.
+    `timeout` is in seconds for one attempt, `retries` how often to run again after a failure, `wait_s` how many seconds
+    a call may wait for a missing machine (0: no limit).
+
+    `nodes` containers run each call together, each with a rank (`levers9.gang()`); `topology` is a node label, or a
+    `Topology`, within which they must be. `queue` and `priority` name a queue of the workspace and a priority class,
+    `labels` what a node must have, `runtime` how containers run there ("process", "runc", "gvisor").
+
+    Raises `Refused` for a value that is wrong or not available.
     """
     refuse_unavailable(
         {
@@ -172,11 +194,18 @@ def job(
         memory=memory,
         gpu=gpu,
         gpu_count=gpu_count,
+        gpu_share=gpu_share,
         pool=pool,
+        labels=labels,
+        runtime=runtime,
         timeout=timeout,
         retries=retries,
         wait_s=wait_s,
         env=env,
+        nodes=nodes,
+        topology=topology,
+        queue=queue,
+        priority=priority,
     )
 
     def decorate(plain: Callable[..., object]) -> Job[..., object, object]:

@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence, Set
 from dataclasses import dataclass
+from typing import Final, TypeAlias
 
 from ..errors import INVALID, Refused
-from ..model.resources import Shape, cpu_milli, memory_mib
+from ..model.gangs import Together
+from ..model.resources import CARD_MILLI, QUANTITY_MAX, Shape, cpu_milli, memory_mib
+from .gangs import Topology, checked_nodes, checked_topology
 
+GpuTypes: TypeAlias = str | Sequence[str] | Set[str]  # one, a list with the best first, or a set of which any will do
+RUNTIMES: Final = ("process", "runc", "gvisor")
 FOLDERS_VARIABLE = "LEVERS9_IMPORT_FOLDERS"  # folders of the code that are on the import path, relative, with colons
 
 
@@ -23,6 +28,10 @@ class JobSettings:
     retries: int
     wait_s: float
     env: tuple[tuple[str, str], ...]
+    nodes: int
+    together: Together
+    queue: str
+    priority: str
 
 
 def checked(
@@ -31,43 +40,97 @@ def checked(
     name: str,
     cpu: float | str,
     memory: int | str,
-    gpu: str | Sequence[str] | None,
+    gpu: GpuTypes | None,
     gpu_count: int,
+    gpu_share: float | None,
     pool: str,
+    labels: Mapping[str, str] | None,
+    runtime: str,
     timeout: float,
     retries: int,
     wait_s: float,
     env: Mapping[str, str] | None,
+    nodes: int,
+    topology: str | Topology | None,
+    queue: str,
+    priority: str,
 ) -> JobSettings:
     """The settings of a function. Raises `Refused` naming the parameter that is wrong."""
-    shape = shape_of(cpu, memory, gpu, gpu_count, pool)
+    named = _card_types(gpu)
+    cards = _card_count(gpu_count) or (1 if gpu else 0)  # a named card without a count means one
+    shape = Shape(
+        cpu_milli=cpu_milli(cpu),
+        memory_mib=memory_mib(memory),
+        gpu_count=cards,
+        gpu_types=tuple(kind for kind in named if kind.lower() != "any"),
+        pool=pool,
+        gpu_milli=_card_milli(gpu_share, cards),
+        gpu_any_order=isinstance(gpu, Set),
+        labels=_texts("labels", labels or {}),
+        runtime=_runtime(runtime),
+    )
     _at_least("timeout", timeout, 0.001, "Give seconds above zero.")
     _at_least("retries", retries, 0, "Give how often to run again after a failure, 0 for never.")
     _at_least("wait_s", wait_s, 0, "Give seconds to wait for a machine, 0 for no limit.")
-    return JobSettings(app, name, shape, float(timeout), retries, float(wait_s), _variables(env or {}))
-
-
-def shape_of(cpu: float | str, memory: int | str, gpu: str | Sequence[str] | None, gpu_count: int, pool: str) -> Shape:
-    """What one container asks for; a named card without a count means one."""
-    types = _card_types(gpu)
-    count = _card_count(gpu_count) or (1 if types else 0)
-    named = tuple(kind for kind in types if kind.lower() != "any")
-    return Shape(cpu_milli=cpu_milli(cpu), memory_mib=memory_mib(memory), gpu_count=count, gpu_types=named, pool=pool)
+    nodes = checked_nodes(nodes)
+    return JobSettings(
+        app=app,
+        name=name,
+        shape=shape,
+        timeout_s=float(timeout),
+        retries=retries,
+        wait_s=float(wait_s),
+        env=_texts("env", env or {}),
+        nodes=nodes,
+        together=checked_topology(topology, nodes),
+        queue=_name("queue", queue),
+        priority=_name("priority", priority),
+    )
 
 
 def _card_types(gpu: object) -> tuple[str, ...]:
-    types = (gpu,) if isinstance(gpu, str) else tuple(gpu) if isinstance(gpu, (list, tuple)) else (gpu,)
     if gpu is None or gpu == "":
         return ()
+    types = tuple(gpu) if isinstance(gpu, (list, tuple, Set)) else (gpu,)
     if not all(isinstance(kind, str) and kind for kind in types):
-        raise Refused(f"gpu={gpu!r} is not a card type.", fix='Give "A100", or a list, the best first.', code=INVALID)
-    return tuple(map(str, types))
+        fix = 'Give "A100", a list, the best first, or a set of which any will do.'
+        raise Refused(f"gpu={gpu!r} is not a card type.", fix=fix, code=INVALID)
+    named = map(str, types)
+    return tuple(sorted(named) if isinstance(gpu, Set) else named)
 
 
 def _card_count(count: object) -> int:
-    if not isinstance(count, int) or isinstance(count, bool) or count < 0:
+    if not isinstance(count, int) or isinstance(count, bool) or not 0 <= count <= QUANTITY_MAX:
         raise Refused(f"gpu_count={count!r} is not a number of cards.", fix="Give 0, 1, 2 …", code=INVALID)
     return count
+
+
+def _card_milli(share: object, cards: int) -> int:
+    if share is None:
+        return CARD_MILLI
+    milli = round(share * CARD_MILLI) if isinstance(share, float) and 0 < share < 1 else 0
+    if not 0 < milli < CARD_MILLI:
+        fix = f"Give one of 0.001 to {1 - 1 / CARD_MILLI:g}, or leave it out for whole cards."
+        raise Refused(f"gpu_share={share!r} is not a share of a card.", fix=fix, code=INVALID)
+    if cards != 1:
+        fix = "Give gpu or gpu_count=1 beside it, or leave gpu_share out."
+        raise Refused(f"gpu_share={share!r} is of one card, and this asks for {cards}.", fix=fix, code=INVALID)
+    return milli
+
+
+def _runtime(runtime: object) -> str:
+    if not isinstance(runtime, str) or runtime not in ("", *RUNTIMES):
+        known = ", ".join(RUNTIMES)
+        raise Refused(
+            f"runtime={runtime!r} is not known.", fix=f"Runtimes are {known}; leave it out for any.", code=INVALID
+        )
+    return runtime
+
+
+def _name(parameter: str, name: object) -> str:
+    if not isinstance(name, str) or not name or not name.isprintable():
+        raise Refused(f"{parameter}={name!r} is not a name.", fix="Give its name, or leave it out.", code=INVALID)
+    return name
 
 
 def refuse_unavailable(given: Mapping[str, object]) -> None:
@@ -107,10 +170,10 @@ def _at_least(name: str, value: object, least: float, fix: str) -> None:
         raise Refused(f"{name}={value!r} is not possible.", fix=fix, code=INVALID)
 
 
-def _variables(env: Mapping[str, object]) -> tuple[tuple[str, str], ...]:
+def _texts(parameter: str, given: Mapping[str, object]) -> tuple[tuple[str, str], ...]:
     found: list[tuple[str, str]] = []
-    for name, value in env.items():
+    for name, value in given.items():
         if not isinstance(value, str) or not name or "=" in name or "\0" in f"{name}{value}":
-            raise Refused(f"env has {name!r}: {value!r}.", fix="Names and values of variables are texts.", code=INVALID)
+            raise Refused(f"{parameter} has {name!r}: {value!r}.", fix="Names and values are texts.", code=INVALID)
         found.append((name, value))
     return tuple(sorted(found))

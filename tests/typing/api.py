@@ -3,7 +3,7 @@
 from collections.abc import Coroutine
 from typing import Any, assert_type
 
-from levers9 import Client, Task, job
+from levers9 import Client, Gang, Task, Topology, gang, job
 from levers9.sdk.mapping import AsyncMapResults, MapResults
 
 
@@ -22,6 +22,16 @@ async def later(x: int) -> float:
     return float(x)
 
 
+@job(nodes=4, topology="node", queue="research", priority="high", gpu={"L4", "A100"}, wait_s=60.0)
+def train(rate: float) -> float:
+    return rate * gang().rank
+
+
+@job(nodes=8, topology=Topology("rack", mode="preferred", slice_size=4), gpu=["L4"], gpu_share=0.5)
+def tune(rate: float) -> str:
+    return gang().address
+
+
 @job(retries=0)
 async def much_later(x: int) -> float:
     return float(x)
@@ -38,6 +48,9 @@ assert_type(double.map([1], return_exceptions=True), MapResults[int | Exception]
 assert_type(double.map.aio([1]), AsyncMapResults[int])
 assert_type(double.map.aio([1], return_exceptions=True), AsyncMapResults[int | Exception])
 assert_type(greet.remote("you", loudly=True), str)
+assert_type(train.remote(0.1), float)
+assert_type(tune.remote(0.1), str)
+assert_type(gang(), Gang)
 assert_type(later.remote(1), float)
 coroutines = [later(1)]
 assert_type(coroutines, list[Coroutine[Any, Any, float]])
@@ -50,6 +63,8 @@ double.remote(1, 2)  # type: ignore[call-arg]
 greet.remote("you", quietly=True)  # type: ignore[call-arg]
 job(cpu=None)  # type: ignore[call-overload]
 job(image="debian")  # type: ignore[call-overload]
+job(nodes="2")  # type: ignore[call-overload]
+Topology("rack", mode="always")  # type: ignore[arg-type]
 
 
 async def asynchronous() -> None:
