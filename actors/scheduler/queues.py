@@ -24,6 +24,7 @@ Ways = tuple[
     tuple[str, Shape], ...
 ]  # flavors that have quota, in order, each with the shape as it must be placed there
 
+NO_QUEUEING: Final = Queueing()
 NEAR: Final = 64  # totals that differ by less than a part of this are near
 
 
@@ -61,7 +62,7 @@ class Grant:
 class Queues:
     """All queues. Knows requests from `add` or `restore` until they are withdrawn or their last member has ended."""
 
-    def __init__(self, queueing: Queueing = Queueing()) -> None:
+    def __init__(self, queueing: Queueing = NO_QUEUEING) -> None:
         self._now_ms = 0
         self._queueing = queueing
         self._accounts: dict[str, Account] = {}
