@@ -28,7 +28,6 @@ from ..errors import BrokenByPeer, ClosedByUs
 from ..model.ids import Chance
 from ..model.states import TokenKind
 from ..model.tokens import SECRET_BYTES, make_token
-from ..store import operations as ops
 from ..store.face import Store
 from ..store.revocations import RevocationsTold
 from ..store.wakeups import MemoryWakeups, Wakeups

@@ -66,6 +66,7 @@ class WorkerConfig(msgspec.Struct, frozen=True, kw_only=True):
     root_pid: int = 0
     grace_s: float = STOP_GRACE_S
     stop_grace_s: float = STOP_GRACE_S
+    node: str = ""  # its name, where its pool has named nodes
     host: str = LOOPBACK  # at which other workers reach its containers
 
 
@@ -74,7 +75,9 @@ async def run_worker(config: WorkerConfig) -> None:
     chance = Chance()
     async with open_http(config.http_url, config.token, chance) as http:
         runtime = ProcessRuntime(
-            settings=ProcessSettings(environment=_environment(config), preload=PRELOAD),
+            settings=ProcessSettings(
+                environment=_environment(config), cards=config.capacity.gpu_count, preload=PRELOAD
+            ),
             state_folder=config.state_folder,
             objects=http,
             log_sink=http,
@@ -105,6 +108,8 @@ def _environment(config: WorkerConfig) -> dict[str, str]:
     """What containers inherit: a part of our environment, and where the control plane is."""
     parts = urllib.parse.urlsplit(config.urls[0])
     told = {"LEVERS9_CONTROLPLANE_HOST": parts.hostname or "", "LEVERS9_HTTP_URL": config.http_url}
+    if config.node:
+        told["LEVERS9_NODE"] = config.node
     if parts.port is not None:
         told["LEVERS9_CONTROLPLANE_PORT"] = str(parts.port)
     return visible(os.environ) | told
@@ -180,6 +185,7 @@ def parse(argv: Sequence[str]) -> WorkerConfig:
     parser.add_argument("--memory-mib", type=int, default=_memory_mib())
     parser.add_argument("--gpu-count", type=int, default=0)
     parser.add_argument("--gpu-type", default="")
+    parser.add_argument("--node", default="", help="the name of the node on which it stands")
     parser.add_argument("--state-dir", type=Path, required=True)
     parser.add_argument("--root-pid", type=int, default=0)
     parser.add_argument("--grace-s", type=float, default=STOP_GRACE_S)
@@ -198,6 +204,7 @@ def parse(argv: Sequence[str]) -> WorkerConfig:
         token=_token(asked.token_fd, asked.token_file),
         state_folder=asked.state_dir.resolve(),
         root_pid=asked.root_pid,
+        node=asked.node,
         grace_s=asked.grace_s,
         host=asked.advertise_host or (LOOPBACK if asked.root_pid else own_address()),  # beside its root: one host
     )

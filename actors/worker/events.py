@@ -136,6 +136,7 @@ class Launch(msgspec.Struct, frozen=True, kw_only=True):
     gang_id: str = ""
     rank: int = 0
     world_size: int = 1
+    cards: tuple[int, ...] = ()  # numbers of the worker's cards
 
 
 class Give(msgspec.Struct, frozen=True):

@@ -142,6 +142,7 @@ class WorkerPolicy:
             gang_id=message.gang_id,
             rank=message.rank,
             world_size=message.world_size,
+            cards=message.cards,
         )
         self._decide(launch)
 

@@ -23,6 +23,7 @@ from ..events import Launch
 from ..logs import LogShipper, LogSink, LogSplitter
 from ..objects import Objects, Owner
 from ..pruning import PRUNE_EVERY_S, prune
+from .cards import card_variables
 from .container import ProcessContainer
 from .environment import rank_variables
 from .face import Exit, RunningContainer, Sink
@@ -36,7 +37,7 @@ _log = structlog.get_logger()
 
 
 class ProcessSettings(msgspec.Struct, frozen=True, kw_only=True):
-    """How containers are run. `processes` below zero is no limit on their number.
+    """How containers are run. `processes` below zero is no limit on their number; `cards` are those of the worker.
 
     `preload` are modules that a fork server imports, where its interpreter has them, before the first container.
     """
@@ -46,6 +47,7 @@ class ProcessSettings(msgspec.Struct, frozen=True, kw_only=True):
     open_files: int = OPEN_FILES
     memory_watch_s: float = 0.1
     use_cgroup: bool = True
+    cards: int = 0
     preload: tuple[str, ...] = ()
 
 
@@ -149,6 +151,7 @@ class ProcessRuntime:
         environment = settings.environment | dict(spec.env)
         environment |= {"LEVERS9_CONTAINER_ID": launch.container_id, "LEVERS9_TOKEN": launch.token}
         environment |= rank_variables(launch)
+        environment |= card_variables(launch.cards, settings.cards, settings.environment)
         fields = (launch.container_id, spec.handler, function, code, environment)
         limits = (spec.shape.cpu_milli, spec.shape.memory_mib << 20, settings.open_files, settings.processes)
         rest = (marker, settings.memory_watch_s, PAYLOAD_MAX_BYTES, settings.use_cgroup)
