@@ -95,16 +95,25 @@ class Node(msgspec.Struct, kw_only=True):
         most = min(self.cpu_milli // shape.cpu_milli, self.memory_mib // shape.memory_mib)
         if not shape.gpu_count:
             return most
+        if shape.shared and shape.gpu_count > 1:
+            return self._count_by_picking(shape, most)
         pieces = sum(free // shape.gpu_milli for free in self.free_cards)
         return min(most, pieces // shape.gpu_count)
 
+    def _count_by_picking(self, shape: Shape, most: int) -> int:
+        """Shares of several cards each: how many fit depends on which cards the others get."""
+        free_cards = [*self.free_cards]
+        for count in range(most):
+            cards = _pick(free_cards, shape)
+            if len(cards) < shape.gpu_count:
+                return count
+            for card in cards:
+                free_cards[card] -= shape.gpu_milli
+        return most
+
     def pick_cards(self, shape: Shape) -> tuple[int, ...]:
         """Cards for a shape that fits: those with the least left that do, then by number."""
-        if not shape.gpu_count:
-            return ()
-        milli = shape.gpu_milli
-        able = [(free, card) for card, free in enumerate(self.free_cards) if free >= milli]
-        return tuple(sorted(card for _, card in sorted(able)[: shape.gpu_count]))
+        return _pick(self.free_cards, shape) if shape.gpu_count else ()
 
     def take(self, member: str, shape: Shape, cards: tuple[int, ...], promised: bool = False) -> None:
         """A container is placed here, or its room is promised."""
@@ -171,6 +180,12 @@ class Node(msgspec.Struct, kw_only=True):
         """All that containers hold, or are promised."""
         cards = sum(use.card_milli * len(use.cards) for use in self.uses.values())
         return Amount(self.used_cpu_milli, self.used_memory_mib, cards)
+
+
+def _pick(free_cards: list[int], shape: Shape) -> tuple[int, ...]:
+    milli = shape.gpu_milli
+    able = [(free, card) for card, free in enumerate(free_cards) if free >= milli]
+    return tuple(sorted(card for _, card in sorted(able)[: shape.gpu_count]))
 
 
 def new_node(

@@ -21,6 +21,7 @@ from .capacity import Node, NodeKind, Standing
 from .counting import EVERYWHERE, NOWHERE, Changes, Count, Counted, room_when_empty
 from .domains import ROOT, Domains, Tree
 from .fits import Part, Path
+from .gangs import of_one_type
 from .regrouping import Regrouping
 from .shortage import alone, excluded, helpful, lack, reason_for
 
@@ -146,6 +147,18 @@ class Topologies:
         without: frozenset[str] = NOWHERE,
     ) -> Assignment | Reason:
         """Nodes with these standings for all members, or why there are none; those in `without` are kept for others."""
+        best: Reason | None = None
+        for narrowed in of_one_type(shape):
+            answer = self._assign(members, narrowed, together, standings, without)
+            if isinstance(answer, Assignment):
+                return answer
+            best = answer if best is None or answer.fits > best.fits else best
+        assert best is not None
+        return best
+
+    def _assign(
+        self, members: int, shape: Shape, together: Together, standings: frozenset[Standing], without: frozenset[str]
+    ) -> Assignment | Reason:
         best: Found | None = None
         name = ""
         for tree in self.asked(together):
@@ -164,10 +177,13 @@ class Topologies:
         if members % max(1, together.slice_size):
             detail = f"{members} members can't be cut into slices of {together.slice_size}."
             return Reason(kind=HoldKind.TOPOLOGY, level=together.level, wanted=members, detail=detail)
-        for tree in trees:
-            if find(self.when_empty(tree, shape, together), members, together) is not None:
+        reasons: list[Reason] = []
+        for narrowed in of_one_type(shape):
+            counts = [self.when_empty(tree, narrowed, together) for tree in trees]
+            if any(find(domains, members, together) is not None for domains in counts):
                 return None
-        return reason_for([self.when_empty(tree, shape, together) for tree in trees], members, together)
+            reasons.append(reason_for(counts, members, together))
+        return max(reasons, key=lambda reason: reason.fits)
 
     def replace(
         self,
@@ -185,6 +201,7 @@ class Topologies:
         if lost == len(nodes):
             answer = self.assign(lost, shape, together, standings, without)
             return answer if isinstance(answer, Reason) else answer.nodes
+        shape = self._of_their_type(shape, nodes)
         fits = 0
         for tree in self.asked(together):
             regrouping = Regrouping(self.counts(tree, shape, together, standings, without), together, nodes)
@@ -194,6 +211,12 @@ class Topologies:
             fits = max(fits, regrouping.fits)
         reason = self._why_not(lost, shape, together, standings, without)
         return msgspec.structs.replace(reason, fits=min(fits, lost - 1), excluded=())
+
+    def _of_their_type(self, shape: Shape, nodes: tuple[str, ...]) -> Shape:
+        """The shape with the card type of those that stayed."""
+        known = [self.nodes[node_id].kind.capacity.gpu_type for node_id in nodes if node_id in self.nodes]
+        of_type = of_one_type(shape)
+        return next((one for one in of_type if known and one.takes_type(known[0])), of_type[0])
 
     def levels(self) -> tuple[str, ...]:
         """Every level that some node has, from coarse to fine within each topology."""
