@@ -4,17 +4,22 @@ from __future__ import annotations
 
 import sys
 import time
-from typing import Annotated
+from typing import Annotated, Final
 
 import cyclopts
 import msgspec
 
 from ..errors import INVALID, Refused
+from ..model.holds import Why
 from .output import Json, ago, duration, print_json, print_table, short_names
 from .plane import ask, plane
 
+LOOK_AGAIN_S: Final = 1.0
+_WAITING: Final = frozenset({"PENDING", "RETRY"})
+
 app = cyclopts.App(name="task", help="Calls: list, show, why, logs, stop.")
 
+Follow = Annotated[bool, cyclopts.Parameter(name=["--follow", "-f"], negative="")]
 TaskId = Annotated[str, cyclopts.Parameter(name="TASK", help="The id of a call, such as task-7h2k…")]
 
 
@@ -61,14 +66,6 @@ class Stopped(msgspec.Struct, frozen=True):
     state: str
 
 
-class Why(msgspec.Struct, frozen=True):
-    """The answer to `task why`."""
-
-    task_id: str
-    state: str
-    reasons: tuple[str, ...]
-
-
 @app.command(name="list")
 def list_(*, state: str = "", function: str = "", limit: int = 50, json: Json = False) -> None:
     """List calls, newest first.
@@ -111,15 +108,31 @@ def show(task: TaskId, /, *, json: Json = False) -> None:
 
 
 @app.command
-def why(task: TaskId, /, *, json: Json = False) -> None:
-    """Say why a call waits, or how it ended."""
-    found = ask(Why, "GET", f"tasks/{task}/why")
+def why(task: TaskId, /, *, follow: Follow = False, json: Json = False) -> None:
+    """Say why a call waits, or how it ended.
+
+    Parameters
+    ----------
+    follow
+        Say it again whenever it changes, until the call runs or has ended.
+    """
+    told: Why | None = None
+    while True:
+        found = ask(Why, "GET", f"tasks/{task}/why")
+        if found != told:
+            _tell(found, json=json)
+        if not follow or found.state not in _WAITING:
+            return
+        told = found
+        time.sleep(LOOK_AGAIN_S)
+
+
+def _tell(found: Why, *, json: bool) -> None:
     if json:
         print_json(found)
-        return
-    print(f"{found.task_id} is {found.state}.")
-    for reason in found.reasons:
-        print(f"- {reason}")
+    else:
+        print(f"{found.task_id} is {found.state}.", *(f"- {reason}" for reason in found.reasons), sep="\n")
+    sys.stdout.flush()
 
 
 @app.command
@@ -137,7 +150,7 @@ def logs(
     task: TaskId,
     /,
     *,
-    follow: Annotated[bool, cyclopts.Parameter(name=["--follow", "-f"], negative="")] = False,
+    follow: Follow = False,
     after: int = 0,
 ) -> int:
     """Print what a call wrote.

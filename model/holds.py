@@ -49,6 +49,15 @@ class Hold(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     machines_only: bool = False
 
 
+class Why(msgspec.Struct, frozen=True, kw_only=True):
+    """The answer to `task why`: sentences, outermost reason first, and data on what its containers wait for."""
+
+    task_id: str = ""
+    state: str = ""
+    reasons: tuple[str, ...] = ()
+    holds: tuple[Hold, ...] = ()
+
+
 def hold_of(reason: Reason) -> Hold:
     """The hold in the units of people."""
     return Hold(

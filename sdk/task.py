@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import time
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Generic, TypeVar, cast
@@ -14,6 +13,7 @@ from ..model.states import TaskState
 from .waiting import Outcome
 
 if TYPE_CHECKING:
+    from ..model.holds import Hold, Why
     from .connection import Connection
     from .rest import Rest
 
@@ -116,10 +116,18 @@ class Task(Generic[R]):
         yield self.status
 
     def why(self) -> list[str]:
-        """Why it waits, outermost reason first."""
-        told = self.connection.rest.call("GET", f"/api/v1/tasks/{self.id}/why")
-        found = json.loads(told)
-        return [str(reason) for reason in found.get("reasons", [])]
+        """Why it waits, or how it ended, in sentences, outermost reason first."""
+        return list(self._why().reasons)
+
+    def holds(self) -> list[Hold]:
+        """What it waits for, as data: empty where it waits for no room, or does not wait at all."""
+        return list(self._why().holds)
+
+    def _why(self) -> Why:
+        from ..model.holds import Why
+
+        self._look()
+        return msgspec.json.decode(self.connection.rest.call("GET", f"/api/v1/tasks/{self.id}/why"), type=Why)
 
     def _ended(self) -> TaskState | None:
         arrival = self._outcome.arrival if self._outcome is not None else None

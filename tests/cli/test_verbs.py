@@ -109,6 +109,38 @@ def test_task_why_tells_the_reasons(http: HttpStub, line: Line) -> None:
     assert line("task", "why", "task-1").out == "task-1 is PENDING.\n- no worker is free\n- the pool is full\n"
 
 
+def test_task_why_follows_what_changes_until_the_call_runs(
+    http: HttpStub, line: Line, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    hold = {"kind": "quota", "quota": "gpu", "lacks": [{"resource": "GB200", "amount": 8}]}
+    first = {"task_id": "task-1", "state": "PENDING", "reasons": ["8 more GB200 needed in quota gpu."], "holds": [hold]}
+    starting = {"task_id": "task-1", "state": "PENDING", "reasons": ["A worker is starting."]}
+    runs = {"task_id": "task-1", "state": "RUNNING", "reasons": ["It runs."]}
+    coming = iter([first, starting, runs])
+    http.answers["GET /api/v1/tasks/task-1/why"] = (200, first)
+    slept = []
+
+    def sleep(seconds: float) -> None:
+        slept.append(seconds)
+        http.answers["GET /api/v1/tasks/task-1/why"] = (200, next(coming))
+
+    monkeypatch.setattr("levers9.cli.tasks.time.sleep", sleep)
+    done = line("task", "why", "--follow", "task-1")
+    assert done.out == (
+        "task-1 is PENDING.\n- 8 more GB200 needed in quota gpu.\n"
+        "task-1 is PENDING.\n- A worker is starting.\n"
+        "task-1 is RUNNING.\n- It runs.\n"
+    )
+    assert slept == [1.0, 1.0, 1.0]
+
+
+def test_task_why_tells_the_holds_as_json(http: HttpStub, line: Line) -> None:
+    hold = {"kind": "room", "pool": "lab"}
+    why = {"task_id": "task-1", "state": "PENDING", "reasons": ["No room."], "holds": [hold]}
+    http.answers["GET /api/v1/tasks/task-1/why"] = (200, why)
+    assert json.loads(line("task", "why", "task-1", "--json").out) == why
+
+
 def test_task_stop_tells_the_state(http: HttpStub, line: Line) -> None:
     http.answers["POST /api/v1/tasks/task-1/stop"] = (200, {"task_id": "task-1", "state": "CANCELLING"})
     assert line("task", "stop", "task-1").out == "task-1 is CANCELLING.\n"

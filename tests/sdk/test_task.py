@@ -8,6 +8,7 @@ import pytest
 
 from levers9 import Client, Task
 from levers9.errors import DeadlinePassed, Refused, WouldBlock
+from levers9.model.reasons import HoldKind
 from levers9.model.states import TaskState
 from levers9.sdk.connection import Connection
 from levers9.sdk.current import current
@@ -72,7 +73,15 @@ def test_subscribing_ends_with_the_state(plane: FakeControlPlane, work: ModuleTy
 
 def test_why_tells_the_reasons(plane: FakeControlPlane, work: ModuleType) -> None:
     plane.http.answers["GET /api/v1/tasks/*/why"] = (200, {"reasons": ["no worker is free"]})
-    assert work.double.submit(1).why() == ["no worker is free"]
+    task = work.double.submit(1)
+    assert (task.why(), task.holds()) == (["no worker is free"], [])
+
+
+def test_what_it_waits_for_is_told_as_data(plane: FakeControlPlane, work: ModuleType) -> None:
+    hold = {"kind": "quota", "quota": "gpu", "lacks": [{"resource": "GB200", "amount": 8.0}]}
+    plane.http.answers["GET /api/v1/tasks/*/why"] = (200, {"reasons": ["8 more GB200 needed"], "holds": [hold]})
+    (told,) = work.double.submit(1).holds()
+    assert (told.kind, told.quota, told.lacks[0].resource, told.lacks[0].amount) == (HoldKind.QUOTA, "gpu", "GB200", 8)
 
 
 def test_a_result_can_be_taken_by_another_program(plane: FakeControlPlane, work: ModuleType) -> None:
