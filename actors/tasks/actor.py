@@ -54,10 +54,16 @@ class TasksActor:
         while True:
             (page,) = await store.apply(ops.LoadUnfinished(after=after, limit=LOAD_PAGE))
             tasks = rows_of(page, ops.TaskRow)
+            await self._load_lost(policy, policy.lost(tasks), now_s)
             policy.load((), (), tasks, now_s)
             if len(tasks) < LOAD_PAGE:
                 return
             after = (tasks[-1].accepted_at_s, tasks[-1].task_id)
+
+    async def _load_lost(self, policy: TasksPolicy, container_ids: tuple[str, ...], now_s: float) -> None:
+        if container_ids:
+            (rows,) = await self._around.store.apply(ops.ReadContainers(container_ids=container_ids))
+            policy.load((), rows_of(rows, ops.ContainerRow), (), now_s)
 
     async def _keep_offers(self, policy: TasksPolicy) -> None:
         while True:

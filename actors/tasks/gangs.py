@@ -1,7 +1,7 @@
 """Gangs of stubs whose calls run on several containers: asked for as one, warm as one, given back as one.
 
-A gang runs one call at a time. A member that is lost is replaced near the others; a gang of which a member never
-started, or that made room for others, is given back whole.
+A gang runs one call at a time. A member that is lost is replaced near the others once its call is over; a gang of which
+a member never started, or that made room for others, is given back whole.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ class GangsSide:
         """Ask for the gangs that a stub lacks, and for what its gangs lack."""
         staying = [gang for gang in stub.gangs.values() if not (gang.leaving or gang.yielding)]
         for gang in staying:
-            if gang.lacking:
+            if gang.lacking and not gang.task_id:
                 self._request(stub, gang.gang_id, gang.lacking, now_s, known=True)
         running_for_s = 0.0 if stub.first_started_at_s is None else now_s - stub.first_started_at_s
         most = stub.spec.max_containers // stub.spec.nodes

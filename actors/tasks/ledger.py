@@ -151,8 +151,8 @@ class Ledger:
         warm = self.containers.get(call.container_id)
         return [] if warm is None else [warm]
 
-    def add_call(self, call: Call) -> None:
-        """Know a call that has not ended; it waits, or its container holds it."""
+    def add_call(self, call: Call, holder: Warm | None = None) -> None:
+        """Know a call that has not ended; it waits, or its container holds it (`holder`: or held it, with its gang)."""
         stub = self.stubs[call.stub_id]
         self.calls[call.task_id] = call
         stub.unfinished += 1
@@ -161,7 +161,7 @@ class Ledger:
         if call.waits:
             stub.waiting[call.task_id] = None
         else:
-            self._hold(call, self.containers[call.container_id])
+            self._hold(call, holder or self.containers[call.container_id])
 
     def _hold(self, call: Call, warm: Warm) -> None:
         """This container has the call, and with it all others of its gang."""
@@ -205,7 +205,7 @@ class Ledger:
             warm.idle_since_s = now_s
         gang = self.gang_of(call)
         if gang is not None:
-            gang.task_id, gang.failed_at_s, gang.idle_since_s = "", None, now_s
+            gang.task_id, gang.failed_at_s, gang.culprit, gang.idle_since_s = "", None, None, now_s
             gang.ended.clear()
             gang.owed.clear()
 

@@ -59,6 +59,10 @@ class TasksPolicy:
         """Begin from the store, in as many pages as it takes; stubs and containers come before their tasks."""
         self._recovery.load(stubs, containers, tasks, now_s)
 
+    def lost(self, tasks: Iterable[ops.TaskRow]) -> tuple[str, ...]:
+        """Containers whose rows `load` wants before these tasks, although they have ended."""
+        return self._recovery.lost(tasks)
+
     def handle(self, letter: Letter, now_s: float) -> None:
         """Take one letter in. Refusals become answers; nothing is raised for what a sender may get wrong.
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Final
 
-from ...model.states import ContainerState, End
+from ...model.states import ContainerState, End, TaskState
 from ...store import operations as ops
 from ...wire.message import Payload
 from .ledger import Call, Ledger
@@ -21,6 +21,13 @@ class Recovery:
     def __init__(self, ledger: Ledger, workers: WorkersSide) -> None:
         self._ledger = ledger
         self._workers = workers
+        self._ended: dict[str, ops.ContainerRow] = {}
+
+    def lost(self, tasks: Iterable[ops.TaskRow]) -> tuple[str, ...]:
+        """Containers that ended while they ran these as rank 0: `load` wants their rows, which name their gangs."""
+        running = [row for row in tasks if row.container_id and row.state in (TaskState.RUNNING, TaskState.CANCELLING)]
+        ganged = [row for row in running if self._ledger.stubs[row.stub_id].spec.nodes > 1]
+        return tuple(row.container_id for row in ganged if row.container_id not in self._ledger.containers)
 
     def load(
         self,
@@ -36,6 +43,8 @@ class Recovery:
             if container.state is not ContainerState.ENDED and container.stub_id in self._ledger.stubs:
                 self._ledger.add_container(_warm(container, now_s))
                 self._ledger.touch(container.stub_id)
+            elif container.gang_id:
+                self._ended[container.container_id] = container
         for stub in self._ledger.stubs.values():
             for gang in stub.gangs.values():
                 gang.leaving = all(member.leaving for member in gang.members.values())
@@ -48,8 +57,12 @@ class Recovery:
         self._ledger.touch(row.stub_id)
         if not call.waits:
             stub.first_started_at_s = min(row.started_at_s, stub.first_started_at_s or row.started_at_s)
+        ended = self._ended.get(call.container_id)
         if call.waits or call.container_id in self._ledger.containers:
             self._ledger.add_call(call)
+            self._lose_ranks(call, now_s)
+        elif ended is not None and ended.gang_id in stub.gangs:
+            self._ledger.add_call(call, holder=_warm(ended, now_s))
             self._lose_ranks(call, now_s)
         else:
             self._lose(call, now_s)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
-from ...wire.work import AttemptKey, AttemptResult
+from ...wire.work import AttemptResult
 
 
 class Warm(msgspec.Struct, kw_only=True):
@@ -27,7 +27,6 @@ class Warm(msgspec.Struct, kw_only=True):
     gang_id: str = ""
     rank: int = 0
     address: str = ""  # of a gang's member: host:port at which the others reach it
-    last_told: AttemptKey | None = None  # of a gang's member: the last attempt whose end its worker told
 
     @property
     def stays(self) -> bool:
@@ -53,7 +52,8 @@ class Gang(msgspec.Struct, kw_only=True):
     """Containers that run one call together, each as a rank of it. `members` lacks the ranks that were lost.
 
     It runs one call at a time, which each member holds until all of it is over; `ended` are the ranks that came to an
-    end, in that order. `failed_at_s` is when the first of them failed. `owed` ranks are to be sent their orders again.
+    end, in that order. `failed_at_s` is when the first of them failed, `culprit` the rank whose failure is the
+    attempt's: the others are being stopped then. `owed` ranks are to be sent their orders again.
     """
 
     gang_id: str
@@ -65,6 +65,7 @@ class Gang(msgspec.Struct, kw_only=True):
     task_id: str = ""
     ended: dict[int, RankEnd] = msgspec.field(default_factory=dict)
     failed_at_s: float | None = None
+    culprit: int | None = None
     owed: dict[int, None] = msgspec.field(default_factory=dict)
 
     @property

@@ -11,7 +11,7 @@ from .group import Group
 from .ledger import Call, Ledger, Stub
 from .outcomes import CANCELLED, judge_end, loss_failure
 from .parts import order_bytes, parts
-from .ranks import Ranks, verdict
+from .ranks import Ranks
 from .warm import Gang, RankEnd, Warm
 
 _RAN: frozenset[End] = frozenset({End.OK, End.ERROR, End.TIMED_OUT, End.OUT_OF_MEMORY})  # their durations tell
@@ -76,7 +76,6 @@ class WorkersSide:
         if gang is None or warm is None:
             self.end(stub, call, result, now_s)
             return True
-        warm.last_told = work.AttemptKey(result.task_id, result.attempt)
         self._end_rank(gang, warm, result, now_s)
         return False
 
@@ -104,11 +103,11 @@ class WorkersSide:
         self.judge_gang(gang, now_s)
 
     def judge_gang(self, gang: Gang, now_s: float) -> None:
-        """End the attempt that a gang runs, if what its ranks came to is its end."""
+        """End the attempt that a gang runs, once all its ranks have."""
         call = self._ledger.calls[gang.task_id]
-        end = verdict(gang, call.state is TaskState.CANCELLING, now_s)
+        end = self.ranks.judge(gang, call.state is TaskState.CANCELLING, now_s)
         if end is not None:
-            self.ranks.finish(gang, f"{call.task_id} ended with another rank of its gang")
+            self.ranks.acknowledge(gang)
             self.end(self._ledger.stubs[call.stub_id], call, end.result, now_s, end.why)
 
     def end(self, stub: Stub, call: Call, result: work.AttemptResult, now_s: float, why: str = "") -> None:
@@ -172,18 +171,12 @@ class WorkersSide:
         if foreign:
             stop = work.CancelAttempts(container_id=message.container_id, attempts=foreign, superseded=True)
             self._group.send(source, stop)
-            self._release_astray(warm, foreign)
         if message.question:
             kept = tuple(key for key in message.attempts if key in ours)
             confirmed = work.AttemptsConfirmed(
                 container_id=message.container_id, attempts=kept, question=message.question
             )
             self._group.send(source, confirmed)
-
-    def _release_astray(self, warm: Warm | None, foreign: tuple[work.AttemptKey, ...]) -> None:
-        """A rank that runs what its gang no longer does is on its way out: it gets no other call."""
-        if warm is not None and warm.gang_id and set(foreign) != {warm.last_told}:
-            self.ranks.release([warm], "it ran an attempt that its gang does no more")
 
     def _send_again(self, warm: Warm, theirs: set[work.AttemptKey]) -> None:
         """A cancelled attempt is never sent again: its worker hears of the cancel instead, and answers that."""

@@ -48,6 +48,8 @@ class Stage:
         containers = rows_of(self.truth.ask(ops.LoadContainers()), ops.ContainerRow)
         tasks = rows_of(self.truth.ask(ops.LoadUnfinished()), ops.TaskRow)
         self.policy.load(stubs, containers, (), self.now_s)
+        lost = self.truth.ask(ops.ReadContainers(container_ids=self.policy.lost(tasks)))
+        self.policy.load((), rows_of(lost, ops.ContainerRow), (), self.now_s)
         self.policy.load((), (), tasks, self.now_s)
 
     # A caller

@@ -156,10 +156,10 @@ class TestResults:
         stage = running()
         stage.submit("b")
         stage.say(stage.ended(1, end=End.ERROR, failure=Failure("error", "no")))
-        assert told(stage.tick(RANKS_SETTLE_S - 0.1)) == {}
-        sent = stage.tick(0.1)
-        assert told(sent) == {"a": "ERROR"}
-        assert released(sent) == [stage.members[0], stage.members[2]]
+        assert released(stage.tick(RANKS_SETTLE_S - 0.1)) == []
+        assert released(stage.tick(0.1)) == [stage.members[0], stage.members[2]]
+        assert told(stage.say(stage.ended(0, end=End.DISCONNECTED, window=0))) == {}
+        assert told(stage.say(stage.lost(2, End.CANCELLED))) == {"a": "ERROR"}
 
     def test_what_brought_the_others_down_counts_and_not_what_was_heard_first(self) -> None:
         stage = running()
@@ -172,7 +172,8 @@ class TestResults:
     def test_a_loss_runs_again_although_another_rank_failed_first(self) -> None:
         stage = running()
         stage.say(stage.ended(0, end=End.ERROR, failure=Failure("error", "connection reset")))
-        stage.say(stage.lost(1))
+        assert released(stage.say(stage.lost(1))) == [stage.members[2]]
+        stage.say(stage.lost(2))
         assert (stage.truth.state("a"), stage.truth.task("a").retries_used) == (TaskState.RETRY, 1)
 
 
@@ -181,22 +182,37 @@ class TestLosses:
         stage = running()
         sent = stage.say(stage.lost(1))
         assert released(sent) == [stage.members[0], stage.members[2]]
-        (request,) = stage.asked(sent)
+        assert stage.asked(sent) == []
+        stage.say(stage.ended(0, end=End.DISCONNECTED, window=0))
+        assert stage.truth.state("a") is TaskState.RUNNING
+        (request,) = stage.asked(stage.say(stage.ended(2, end=End.DISCONNECTED, window=0)))
         assert (request.ranks, request.container_ids) == ((1,), (stage.members[1],))
         assert delivered(stage.say(stage.warm_rank(1))) == []
-        stage.asked(stage.say(stage.lost(0, End.CANCELLED), stage.lost(2, End.CANCELLED)))
+        (request,) = stage.asked(stage.say(stage.lost(0, End.CANCELLED), stage.lost(2, End.CANCELLED)))
+        assert request.ranks == (0, 2)
         assert delivered(stage.warm_all()) == [("a", 2)] * NODES
         assert stage.truth.task("a").retries_used == 1
+
+    def test_it_runs_again_only_when_no_rank_of_it_runs_any_more(self) -> None:
+        stage = running()
+        stage.say(stage.lost(1))
+        stage.tick(60.0)
+        assert stage.truth.state("a") is TaskState.RUNNING
+        stage.say(stage.lost(0))
+        assert stage.truth.state("a") is TaskState.RUNNING
+        stage.say(stage.lost(2))
+        assert stage.truth.state("a") is TaskState.RETRY
 
     def test_a_rank_that_had_done_its_part_is_no_loss(self) -> None:
         stage = running()
         stage.say(stage.ended(1))
-        stage.asked(stage.say(stage.lost(1, End.KILLED)))
+        assert stage.asked(stage.say(stage.lost(1, End.KILLED))) == []
         assert told(stage.say(stage.ended(0), stage.ended(2))) == {"a": "COMPLETE"}
 
     def test_without_retries_left_the_rank_that_was_lost_is_named(self) -> None:
         stage = running(retries=0)
-        result = result_of(stage.say(stage.lost(2)))
+        stage.say(stage.lost(2))
+        result = result_of(stage.say(stage.lost(0), stage.lost(1)))
         assert result.state is TaskState.ERROR
         assert result.failure is not None
         assert result.failure.why == "Rank 2 of 3: it fell over"
@@ -241,10 +257,10 @@ class TestLosses:
     def test_the_last_word_of_a_rank_that_was_replaced_counts_nothing(self) -> None:
         stage = running()
         before = stage.members[1]
-        stage.asked(stage.say(stage.lost(1)))
+        stage.say(stage.lost(1))
         late = stage.finished(before, "a", worker="w1")
         assert len(stage.hear(late).of(work.ResultsCommitted)) == 1
-        assert stage.truth.state("a") is TaskState.RETRY
+        assert stage.truth.state("a") is TaskState.RUNNING
 
 
 class TestCancels:
@@ -256,7 +272,7 @@ class TestCancels:
             "worker/w1",
             "worker/w2",
         ]
-        stage.say(stage.ended(0, end=End.CANCELLED, window=0))
+        assert released(stage.say(stage.ended(0, end=End.CANCELLED, window=0))) == []
         stage.say(stage.lost(0, End.CANCELLED), stage.ended(1))
         stage.tick(60.0)
         assert stage.truth.state("a") is TaskState.CANCELLING
@@ -271,25 +287,26 @@ class TestCancels:
         stage = running()
         stage.submit("b")
         stage.say(stage.ended(1, end=End.TIMED_OUT, window=0))
-        sent = stage.tick(RANKS_SETTLE_S)
-        assert told(sent) == {"a": "TIMEOUT"}
-        assert released(sent) == [stage.members[0], stage.members[2]]
+        assert released(stage.tick(RANKS_SETTLE_S)) == [stage.members[0], stage.members[2]]
+        assert told(stage.say(stage.lost(0), stage.lost(2))) == {"a": "TIMEOUT"}
 
 
 class TestRoomForOthers:
     def test_a_preempted_gang_uses_no_retry_and_is_asked_for_anew(self) -> None:
         stage = running(retries=0)
+        old = list(stage.members)
         sent = stage.say(stage.lost(1, preempted=True))
-        assert (stage.truth.state("a"), stage.truth.task("a").retries_used) == (TaskState.RETRY, 0)
-        assert released(sent) == [stage.members[0], stage.members[2]]
+        assert released(sent) == [old[0], old[2]]
         (request,) = stage.asked(sent)
         assert request.ranks == ()
+        stage.say(stage.gone(old[0], preempted=True), stage.gone(old[2], preempted=True))
+        assert (stage.truth.state("a"), stage.truth.task("a").retries_used) == (TaskState.RETRY, 0)
         stage.warm_all()
         assert stage.truth.task("a").attempt == 2
 
     def test_what_a_worker_says_of_a_preempted_call_uses_no_retry_either(self) -> None:
         stage = running(retries=0)
-        stage.say(stage.ended(1, end=End.DISCONNECTED, window=0, preempted=True))
+        stage.say(*(stage.ended(rank, end=End.DISCONNECTED, window=0, preempted=True) for rank in range(NODES)))
         assert (stage.truth.state("a"), stage.truth.task("a").retries_used) == (TaskState.RETRY, 0)
 
     def test_a_preempted_container_on_its_own_uses_no_retry(self) -> None:
@@ -360,28 +377,32 @@ class TestRecovery:
         stage.restart()
         others = [rank for rank in range(NODES) if rank != lost]
         sent = stage.say(*(stage.holds(stage.members[rank], ("a", 1), worker=f"w{rank}") for rank in others))
+        assert released(sent) == [stage.members[rank] for rank in others]
+        assert sent.of(work.CancelAttempts) == []
+        sent = stage.say(*(stage.ended(rank, end=End.DISCONNECTED, window=0) for rank in others))
         assert stage.truth.state("a") is TaskState.RETRY
-        assert sorted(released(sent)) == sorted(stage.members[rank] for rank in others)
         (request,) = stage.asked(sent)
         assert request.ranks == (lost,)
-        stage.say(stage.warm_rank(lost))
-        assert stage.truth.state("a") is TaskState.RETRY
 
-    def test_a_cancel_in_the_next_reign_waits_for_the_ranks_that_are_left(self) -> None:
+    @pytest.mark.parametrize("lost", [0, 2])
+    def test_a_cancel_in_the_next_reign_waits_for_the_ranks_that_are_left(self, lost: int) -> None:
         stage = running()
-        stage.lost(2)
+        stage.lost(lost)
         stage.say(stage.cancellation("a"))
         stage.restart()
-        stage.say(stage.ended(0, end=End.CANCELLED))
+        one, other = (rank for rank in range(NODES) if rank != lost)
+        stage.say(stage.ended(one, end=End.CANCELLED))
         assert stage.truth.state("a") is TaskState.CANCELLING
-        stage.say(stage.ended(1, end=End.CANCELLED))
+        stage.say(stage.ended(other, end=End.CANCELLED))
         assert stage.truth.state("a") is TaskState.CANCELLED
 
-    def test_a_rank_that_told_its_end_just_before_its_stream_broke_stays(self) -> None:
+    def test_one_that_lost_all_its_ranks_meanwhile_runs_again_on_a_new_gang(self) -> None:
         stage = running()
-        stage.say(*(stage.ended(rank) for rank in range(NODES)))
-        assert released(stage.say(stage.holds(stage.members[1], ("a", 1), worker="w1"))) == []
-        assert released(stage.say(stage.holds(stage.members[1], ("x", 1), worker="w1"))) == [stage.members[1]]
+        for rank in range(NODES):
+            stage.lost(rank)
+        stage.restart()
+        (request,) = stage.asked(stage.say())
+        assert (stage.truth.state("a"), request.ranks) == (TaskState.RETRY, ())
 
     def test_a_gang_that_was_given_back_is_not_mended(self) -> None:
         stage = running()
