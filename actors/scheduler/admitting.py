@@ -7,11 +7,14 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Final
 
 from ...model.reasons import Reason
+from ...model.resources import Shape
 from . import events
 from .backlog import Parked
 from .events import Decision, Request
 from .finding import Fits, Found
+from .fleet import in_pool
 from .live import Live
+from .reservations import RESERVE_AFTER_S
 
 if TYPE_CHECKING:
     from .core import Core
@@ -249,7 +252,15 @@ class Admitting:
 
     def reserve(self) -> None:
         """Who has waited too long at the head of its pool gets nodes that others leave alone."""
-        for request, fits in self._core.holding.longest_roomless():
-            for _, shape in fits:
-                if self._core.reservations.reserve(request, shape, self._core.now_s) is not None:
+        core = self._core
+        for request, fits in core.holding.longest_roomless():
+            if core.now_s - request.requested_at_s < RESERVE_AFTER_S:
+                return
+            for shape in self._by_pool(request, fits):
+                if core.reservations.reserve(request, shape, core.now_s) is not None:
                     break
+
+    def _by_pool(self, request: Request, fits: Fits) -> Iterator[Shape]:
+        for _, shape in fits:
+            for pool in self._core.fleet.eligible(request.workspace, shape.pool):
+                yield in_pool(shape, pool.name)

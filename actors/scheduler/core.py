@@ -40,7 +40,7 @@ class Core:
         self.queues = Queues()
         self.tenants = Tenants(self.fleet)
         self.finder = Finder(self.fleet, self.topologies)
-        self.reservations = Reservations(self.fleet, self.topologies)
+        self.reservations = Reservations(self.topologies, self.tenants.ends_by_s)
         self.promises = Promises(self.fleet, self.tenants, self.finder, self.queues)
         self.admitting = Admitting(self)
         self.holding = Holding(self)
@@ -97,9 +97,10 @@ class Core:
                 self.admitting.restore(request, spots, flavor, since_s)
             case events.Promised() as promised:
                 self.promises.restore(promised, self.now_s)
-            case events.Recalled(shares=shares, demand=demand):
+            case events.Recalled(shares=shares, demand=demand, reserved=reserved):
                 self.queues.recall(shares)
                 self.fleet.recall(demand)
+                self.reservations.recall(reserved)
             case events.PlacementsFrom(at_s=at_s):
                 self.places_from_s = at_s
 

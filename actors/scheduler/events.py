@@ -160,6 +160,7 @@ class Recalled(Event, frozen=True, kw_only=True):
 
     shares: bytes = b""
     demand: tuple[tuple[str, bytes], ...] = ()  # by pool
+    reserved: bytes = b""  # room that is kept for those who wait long
 
 
 class PlacementsFrom(Event, frozen=True, kw_only=True):

@@ -165,7 +165,7 @@ class Holding:
 
     def _room(self, request: Request, shape: Shape, starting: bool) -> Reason:
         nodes = self._core.fleet.serving(request.workspace, shape.pool)
-        able = [node for node in islice(nodes, NODES_LOOKED_AT) if node.kind.allows(shape)]
+        able = [node for node in islice(nodes, NODES_LOOKED_AT) if node.kind.traits.allows(shape)]
         kind = HoldKind.STARTING if starting else HoldKind.ROOM
         if not able and not starting and not any(self._core.fleet.eligible(request.workspace, shape.pool)):
             return Reason(kind=HoldKind.NO_POOL)

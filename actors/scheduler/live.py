@@ -105,6 +105,14 @@ class Tenants:
         self._fleet.take(member, node, live.shape, live.cards[rank])
         self.count_starting(live.request.group, 1)
 
+    def ends_by_s(self, member: str) -> float:
+        """When a container's time limit ends, as far as is known: 0 where it has none, or has not been placed."""
+        known = self.by_member.get(member)
+        live = None if known is None else self.by_request[known[0]]
+        if live is None or live.promised or not live.request.limit_s:
+            return 0.0
+        return live.since_s + live.request.limit_s
+
     def started(self, live: Live, rank: int) -> None:
         """A member's container is ready, or is no more."""
         if not live.ready[rank]:

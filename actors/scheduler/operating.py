@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 from ...errors import NOT_FOUND, Refused
 from ...model.queueing_checks import check_queueing
 from ...model.queueing_parts import merged, without
@@ -12,6 +14,9 @@ from . import events
 from .deciding import Deciding
 from .group import Group
 from .workers import Workers
+
+
+OPERATORS: Final = (operating.ReadQueueing, operating.ChangeQueueing, operating.TellWorkers)
 
 
 class Operators:
@@ -39,8 +44,6 @@ class Operators:
                 self._answer(letter)
             case operating.TellWorkers(worker_ids=worker_ids, wish=wish):
                 self._tell_workers(letter, worker_ids, wish, now_s)
-            case message:
-                raise Refused(f"scheduler does not take {type(message).__name__}.")
 
     def _change(self, message: operating.ChangeQueueing, now_s: float) -> None:
         kept = merged(self._kept, message.put)

@@ -13,7 +13,7 @@ from ...model.figures import REPORT_WAIT_S
 from ...model.queues import Queueing
 from ...model.states import ContainerEvent, ContainerState, End, TokenKind, WorkerState
 from ...store import operations as ops
-from ...wire import control, scheduling
+from ...wire import control, operating, scheduling
 from ...wire.client import RequestRefused, StubSpec
 from ...wire.letter import Letter
 from ...wire.message import Failure, Send
@@ -25,7 +25,7 @@ from .deciding import Deciding
 from .group import Group, Plan
 from .journal import Record
 from .ledger import Host, Ledger, Room
-from .operating import Operators
+from .operating import OPERATORS, Operators
 from .performing import Performing
 from .placement import Placement, new_placement
 from .workers import CORDONED, Workers
@@ -151,7 +151,7 @@ class SchedulerPolicy:
             self._from_pool(letter, now_s)
         elif side == "gateway" and isinstance(letter.message, control.PeerQuiet):
             self._workers.quiet(letter.message.peer, now_s)
-        elif side == "gateway":
+        elif side == "gateway" and isinstance(letter.message, OPERATORS):
             self._from_operator(letter, now_s)
         elif letter.expects_answer:
             failure = Failure(INVALID, f"scheduler does not take {type(letter.message).__name__} of {side}.")
@@ -196,6 +196,8 @@ class SchedulerPolicy:
                 self._deciding.tell(events.PoolDropped(pool=pool), now_s)
             case scheduling.PoolNodes(pool=pool, offers=offers):
                 self._deciding.tell(events.NodesOffered(pool=pool, offers=offers), now_s)
+            case operating.TellWorkers():  # a pool that is taken away has its workers drained
+                self._from_operator(letter, now_s)
             case message:
                 raise TypeError(f"{letter.source} said {type(message).__name__}")
 

@@ -30,7 +30,9 @@ def snapshot_of(core: Core) -> Iterator[Event]:
     yield events.Requested(requests=tuple(core.admitting.waiting.values()))
     for member, (request_id, rank) in core.admitting.lost.items():
         yield events.Replacement(request_id=request_id, rank=rank, member=member)
-    yield events.Recalled(shares=core.queues.remember(), demand=core.fleet.remember())
+    yield events.Recalled(
+        shares=core.queues.remember(), demand=core.fleet.remember(), reserved=core.reservations.remember()
+    )
     yield events.PlacementsFrom(at_s=core.places_from_s)
 
 

@@ -45,6 +45,7 @@ class Workers:
         self._deciding = deciding
         self._containers = containers
         self._ticked_at_s: float | None = None
+        self._told_free: dict[str, scheduling.RoomFree] = {}
 
     def know(self, host: Host, now_s: float) -> None:
         """A worker that is ordered, or that an earlier leader had."""
@@ -200,6 +201,8 @@ class Workers:
         hosts = [host for host in self._ledger.hosts.values() if host.pool == pool and host.open]
         idle = [host for host in hosts if not host.rooms and now_s - host.idle_since_s >= declared.idle_s]
         free = self._free(hosts) if declared.min_free != NOTHING else NOTHING
+        if declared.min_free != NOTHING:
+            self._tell_free(pool)
         for host in idle[: max(0, len(hosts) - declared.keep_workers)]:
             left = free.less(self._free([host]))
             if declared.min_free != NOTHING and not _covers(left, declared.min_free):
@@ -208,6 +211,15 @@ class Workers:
             self._drain(host, "idle")
             self._group.move_worker(host)
             self._tell(host, now_s)
+
+    def _tell_free(self, pool: str) -> None:
+        """The pool orders ahead of anybody's wish: it hears what is left, once it has changed."""
+        hosts = [host for host in self._ledger.hosts.values() if host.pool == pool and (host.open or host.coming)]
+        orders = self._ledger.orders.get(pool, 0)
+        message = scheduling.RoomFree(pool=pool, free=self._free(hosts), orders_seen=orders)
+        if self._told_free.get(pool) != message:
+            self._told_free[pool] = message
+            self._group.send(f"pool/{pool}", message)
 
     def _free(self, hosts: list[Host]) -> Amount:
         free = NOTHING

@@ -210,11 +210,13 @@ class SchedulerMachine(RuleBasedStateMachine):
     @invariant()
     def free_and_used_are_the_capacity(self) -> None:
         for host in self.stage.policy.ledger.hosts.values():
+            node = self.stage.policy.core.fleet.nodes[host.worker_id]
+            assert node.uses.keys() == host.rooms.keys()
             used = [room.spec.shape for room in host.rooms.values()]
-            assert host.free.cpu_milli + sum(shape.cpu_milli for shape in used) == host.capacity.cpu_milli
-            assert host.free.memory_mib + sum(shape.memory_mib for shape in used) == host.capacity.memory_mib
-            assert host.free.cpu_milli >= 0
-            assert host.free.memory_mib >= 0
+            assert node.cpu_milli + sum(shape.cpu_milli for shape in used) == host.capacity.cpu_milli
+            assert node.memory_mib + sum(shape.memory_mib for shape in used) == host.capacity.memory_mib
+            assert node.cpu_milli >= 0
+            assert node.memory_mib >= 0
 
     @invariant()
     def a_container_is_only_ever_started_on_one_worker(self) -> None:
@@ -225,7 +227,7 @@ class SchedulerMachine(RuleBasedStateMachine):
         ledger = self.stage.policy.ledger
         for room in ledger.rooms.values():
             if room.state is ContainerState.REQUESTED:
-                assert room.container_id in ledger.waiting[room.stub_id]
+                assert room.container_id in self.stage.policy.core.admitting.waiting
             else:
                 assert ledger.hosts[room.worker_id].rooms[room.container_id] is room
 

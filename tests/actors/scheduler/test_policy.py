@@ -5,9 +5,10 @@ from levers9_test_deciding import SHAPE, SIZE, Sent, decide
 from levers9_test_scheduler import Stage, gone, held, placed
 
 from levers9.actors.scheduler.ledger import Host
-from levers9.actors.scheduler.placement import best_fit, shortfall
-from levers9.actors.scheduler.waiting import LOOKS_MAX, PLACEMENT_LOOKS, WANTED_MAX
+from levers9.actors.scheduler.events import Planned
+from levers9.actors.scheduler.wants import WANTED_MAX
 from levers9.errors import OutcomeUnknown
+from levers9.model.reasons import HoldKind, Lack, Reason
 from levers9.model.resources import Capacity, Shape
 from levers9.model.states import ContainerState, End, WorkerEvent, WorkerState
 from levers9.store import operations as ops
@@ -18,8 +19,9 @@ from levers9.wire.letter import Letter
 GPU = Shape(cpu_milli=100, memory_mib=10, gpu_count=1, gpu_types=("T4",))
 
 
-def reasons(stage_sent: object) -> list[str]:
-    return [message.why for message in stage_sent.of(scheduling.ContainerHeld)]  # type: ignore[attr-defined]
+def kinds(sent: Sent) -> list[list[HoldKind]]:
+    """Of each word about what waits, the kinds of its reasons."""
+    return [[reason.kind for reason in message.reasons] for message in sent.of(scheduling.ContainerHeld)]
 
 
 class TestPlacement:
@@ -46,10 +48,10 @@ class TestPlacement:
         stage.worker()
         sent = stage.say(stage.request("a"))
         assert placed(sent) == []
-        assert reasons(sent) == ["no worker is running."]
+        assert kinds(sent) == [[HoldKind.NO_POOL]]
         assert sent.to("pool/default", scheduling.RoomWanted) == []
         stage.say(stage.order("two"))
-        assert reasons(stage.tick(5.0)) == ["no worker is running."]
+        assert kinds(stage.tick(5.0)) == [[HoldKind.NO_POOL]]
 
     def test_a_pool_that_serves_this_workspace_takes_its_work(self) -> None:
         stage = Stage(serves={"default": "w"})
@@ -60,33 +62,35 @@ class TestPlacement:
         stage = Stage()
         stage.worker()
         stage.say(stage.request("a", "b", "c"))
-        host = stage.policy.ledger.hosts["one"]
-        assert (host.free.cpu_milli, sorted(host.rooms)) == (0, ["a", "b"])
+        host, node = stage.policy.ledger.hosts["one"], stage.policy.core.fleet.nodes["one"]
+        assert (node.cpu_milli, sorted(host.rooms), sorted(node.uses)) == (0, ["a", "b"], ["a", "b"])
         stage.say(stage.ended("a"))
-        assert sorted(host.rooms) == ["b", "c"]
-        assert host.free.cpu_milli == 0
+        assert (node.cpu_milli, sorted(host.rooms), sorted(node.uses)) == (0, ["b", "c"], ["b", "c"])
 
     def test_what_has_no_room_waits_and_the_pool_hears_for_how_many(self) -> None:
         stage = Stage()
         sent = stage.say(stage.request("a", "b", "c"))
         wanted = sent.to("pool/default", scheduling.RoomWanted)
         assert wanted == [scheduling.RoomWanted(pool="default", shapes=(SHAPE,) * 3, orders_seen=0)]
-        assert reasons(sent) == ["no worker is running."]
+        assert kinds(sent) == [[HoldKind.ROOM]]
         sent = stage.say(stage.order("one"))
         assert sent.only(scheduling.RoomWanted) == scheduling.RoomWanted(pool="default", shapes=(SHAPE,), orders_seen=1)
         sent = stage.say(stage.order("two"))
         assert sent.only(scheduling.RoomWanted).shapes == ()
-        assert reasons(sent) == ["no worker is running. A worker is starting."]
+        assert kinds(sent) == [[HoldKind.STARTING]]
         sent = stage.say(stage.report(), stage.report(worker_id="two"))
         assert len(placed(sent)) == 3
-        assert reasons(sent) == [""]
+        assert kinds(sent) == [[]]
 
     def test_the_pools_own_reason_is_told_as_well(self) -> None:
         stage = Stage()
         stage.say(stage.request("a"))
-        message = scheduling.PoolHeld(pool="default", why="it is at its maximum of 0 workers.")
-        sent = stage.say(Letter(message, source="pool/default"))
-        assert reasons(sent) == ["no worker is running. Pool default: it is at its maximum of 0 workers."]
+        maximum = Reason(kind=HoldKind.MAXIMUM, wanted=4)
+        message = scheduling.PoolHeld(pool="default", why="it has four already", reason=maximum)
+        (told,) = stage.say(Letter(message, source="pool/default")).of(scheduling.ContainerHeld)
+        assert [reason.kind for reason in told.reasons] == [HoldKind.ROOM, HoldKind.MAXIMUM]
+        assert told.reasons[1].pool == "default"
+        assert "max_workers" in told.why
 
     def test_only_missing_machines_count_as_such(self) -> None:
         """Not what a pool that backs off lacks, and not while a container of the same stub loads its code."""
@@ -96,7 +100,8 @@ class TestPlacement:
         assert not told.machines_only
         (told,) = stage.say(stage.ready("a"), stage.ready("b")).of(scheduling.ContainerHeld)
         assert told.machines_only
-        backs_off = scheduling.PoolHeld(pool="default", why="its workers end early.", backs_off=True)
+        reason = Reason(kind=HoldKind.BACK_OFF)
+        backs_off = scheduling.PoolHeld(pool="default", why="its workers end early.", reason=reason)
         (told,) = stage.say(Letter(backs_off, source="pool/default")).of(scheduling.ContainerHeld)
         assert not told.machines_only
 
@@ -104,10 +109,10 @@ class TestPlacement:
         cards = Capacity(cpu_milli=4000, memory_mib=1000, gpu_count=2, gpu_type="T4")
         stage = Stage(("small", "cards"), sizes={"small": SIZE, "cards": cards})
         sent = stage.say(stage.request("a", shape=GPU))
-        assert sent.to("pool/small", scheduling.RoomWanted)[0].shapes == ()
+        assert sent.to("pool/small", scheduling.RoomWanted) == []
         assert sent.to("pool/cards", scheduling.RoomWanted)[0].shapes == (GPU,)
         stage.say(stage.order("s", "small"))
-        assert stage.policy.ledger.waiting.keys() == {"f"}
+        assert stage.policy.core.admitting.in_group == {"f": 1}
 
     def test_a_pool_that_is_named_is_the_only_one_asked_and_used(self) -> None:
         stage = Stage(("default", "other"))
@@ -123,7 +128,8 @@ class TestPlacement:
     def test_room_in_a_pool_that_nobody_has_is_asked_of_no_one(self) -> None:
         stage = Stage()
         sent = stage.say(stage.request("a", shape=Shape(cpu_milli=1, memory_mib=1, pool="nowhere")))
-        assert [message.shapes for message in sent.of(scheduling.RoomWanted)] == [()]
+        assert sent.of(scheduling.RoomWanted) == []
+        assert kinds(sent) == [[HoldKind.NO_POOL]]
 
     def test_a_pool_hears_of_so_many_at_a_time(self) -> None:
         stage = Stage()
@@ -135,7 +141,7 @@ class TestPlacement:
         stage.say(stage.request("a"))
         sent = stage.tick(1.0)
         assert len(sent.only(scheduling.RoomWanted).shapes) == 1
-        assert reasons(sent) == ["no worker is running."]
+        assert kinds(sent) == [[HoldKind.ROOM]]
         assert stage.tick(1.0) == []
         assert len(stage.tick(5.0).of(scheduling.RoomWanted)) == 1
 
@@ -145,27 +151,8 @@ class TestPlacement:
         large = Shape(cpu_milli=9000, memory_mib=10)
         sent = stage.say(stage.request("large", stub="g", shape=large), stage.request("small"))
         assert placed(sent) == [("small", "one")]
-        assert reasons(sent) == ["7 more CPUs on one worker needed."]
-
-    def test_best_fit_takes_the_fullest_and_keeps_cards_for_those_who_want_them(self) -> None:
-        def host(name: str, cpu: int, cards: int = 0, kind: str = "") -> Host:
-            size = Capacity(cpu_milli=cpu, memory_mib=1000, gpu_count=cards, gpu_type=kind)
-            return Host(worker_id=name, pool="p", capacity=size, free=size)
-
-        plain, fuller, cards = host("a", 4000), host("b", 2000), host("c", 1500, 2, "T4")
-        assert best_fit(SHAPE, [plain, fuller, cards]) is fuller
-        assert best_fit(GPU, [plain, fuller, cards]) is cards
-        better = host("d", 1500, 2, "A100")
-        either = Shape(cpu_milli=1, memory_mib=1, gpu_count=1, gpu_types=("A100", "T4"))
-        assert best_fit(either, [cards, better]) is better
-        assert best_fit(Shape(cpu_milli=1, memory_mib=1, pool="q"), [plain]) is None
-        assert shortfall(GPU, [plain]) == "1 more cards (T4) on one worker needed"
-        lacking = Shape(cpu_milli=5000, memory_mib=2000, gpu_count=3)
-        assert shortfall(lacking, [plain, cards]) == (
-            "1 more cards (any) on one worker, 1 more CPUs on one worker, 1000 MiB more memory on one worker needed"
-        )
-        spread = Shape(cpu_milli=4000, memory_mib=10, gpu_count=2)
-        assert shortfall(spread, [plain, cards]) == "no single worker has all of it free"
+        (told,) = sent.of(scheduling.ContainerHeld)
+        assert told.reasons[0].lacks == (Lack("cpu", 8000),)
 
 
 class TestSlices:
@@ -177,8 +164,8 @@ class TestSlices:
         asked = [stage.request(*(f"{stub}-{n}" for n in range(50)), stub=stub) for stub in map(str, range(100))]
         placed_by_plan = [len(placed(Sent(sends))) for _, sends in decide(stage.policy, stage.truth, asked, 1000.0)]
         assert sum(placed_by_plan) == 5_000
-        assert max(placed_by_plan) <= LOOKS_MAX // PLACEMENT_LOOKS
-        assert stage.policy.ledger.waiting == {}
+        assert max(placed_by_plan) <= Planned().steps
+        assert stage.policy.core.admitting.waiting == {}
         assert set(stage.truth.container_states().values()) == {ContainerState.PLACED}
 
     def test_what_comes_in_between_is_placed_after_it_and_what_ends_is_left_out(self) -> None:
@@ -202,17 +189,15 @@ class TestSlices:
         first = stage.policy.plan(1000.0)
         stage.policy.settle(first, stage.truth.commit(first.operations))
         assert placed(stage.say(stage.evidence(), stage.evidence("coming"))) == []
-        assert len(stage.policy.ledger.waiting["f"]) == 500 - len(placed(Sent(first.sends)))
+        assert stage.policy.core.admitting.in_group["f"] == 500 - len(placed(Sent(first.sends)))
 
     def test_a_pool_hears_with_a_wish_of_the_orders_that_the_wish_counts_on(self) -> None:
         stage = Stage()
         asked = [stage.request(f"{stub}-a", stub=stub) for stub in map(str, range(300))]
-        for letter in asked:
-            stage.policy.handle(letter, 1000.0)
-        assert stage.policy.plan(1000.0) is not None
-        (wish, *later) = stage.say(stage.order()).of(scheduling.RoomWanted)
-        assert wish.orders_seen == 0
-        assert [message.orders_seen for message in later] == [1]
+        (wish,) = stage.say(*asked).of(scheduling.RoomWanted)
+        assert (wish.orders_seen, len(wish.shapes)) == (0, WANTED_MAX)
+        stage.say(stage.order())
+        assert [message.orders_seen for message in stage.tick(1.0).of(scheduling.RoomWanted)] == [1]
 
 
 class TestContainers:
@@ -275,7 +260,7 @@ class TestContainers:
         stage.worker()
         assert sorted(stage.policy.ledger.hosts["one"].rooms) == ["b"]
         sent = stage.say(stage.request("c", stub="g"), stage.request("d", stub="g"), stage.request("e", stub="g"))
-        assert reasons(stage.say(stage.release("c", "d", "e"))) == [""]
+        assert kinds(stage.say(stage.release("c", "d", "e"))) == [[]]
 
     def test_a_container_that_is_given_back_is_stopped_and_holds_its_room_until_it_has_ended(self) -> None:
         stage = Stage()
@@ -365,7 +350,8 @@ class TestReports:
         stage.say(stage.request("a", "b", shape=GPU))
         one = Capacity(cpu_milli=4000, memory_mib=1000, gpu_count=1, gpu_type="T4")
         stage.say(stage.report(held("a"), held("b"), size=one))
-        assert stage.policy.ledger.hosts["one"].free.gpu_count == -1
+        node = stage.policy.core.fleet.nodes["one"]
+        assert (node.free.gpu_milli, node.used.gpu_milli, len(node.lost_cards)) == (0, 2000, 1)
         assert placed(stage.say(stage.request("c", stub="g"))) == [("c", "one")]
         assert placed(stage.say(stage.request("d", stub="h", shape=GPU))) == []
         stage.say(stage.report(held("a"), held("b"), held("c"), size=two))
@@ -517,12 +503,12 @@ class TestRecovery:
         stage = Stage()
         stage.running("a", "b")
         stage.say(stage.request("c"))
-        before = stage.policy.ledger
+        before = stage.policy.core
         stage.restart()
-        ledger = stage.policy.ledger
-        assert ledger.hosts["one"].free == before.hosts["one"].free
-        assert list(ledger.waiting["f"]) == ["c"]
-        assert sorted(ledger.rooms) == ["a", "b", "c"]
+        core = stage.policy.core
+        assert core.fleet.nodes["one"].uses == before.fleet.nodes["one"].uses
+        assert list(core.admitting.waiting) == ["c"]
+        assert sorted(stage.policy.ledger.rooms) == ["a", "b", "c"]
 
     def test_a_worker_that_does_not_come_back_has_its_lease_from_the_beginning_of_the_reign(self) -> None:
         stage = Stage()
@@ -588,6 +574,6 @@ class TestSenders:
             stage.say(stage.evidence())
 
     def test_what_a_table_does_not_know_is_an_error(self) -> None:
-        host = Host(worker_id="w", pool="p", capacity=SIZE, free=SIZE)
+        host = Host(worker_id="w", pool="p", capacity=SIZE)
         with pytest.raises(KeyError):
             host.move(WorkerEvent.SILENT)
