@@ -44,6 +44,7 @@ from .accounts import ensure_accounts, ensure_replica_token
 from .logs import set_up_logs
 from .orders import BrainOrders, gateway_ipc
 from .pools import Machines, guard_settings, machines_of, pool_settings, read_table
+from .queueing import queueing_of_files
 from .root_tree import read_root_tree
 from .signals import cancel_on_signal
 
@@ -151,13 +152,14 @@ class Brain:
         pools = [pool_settings(table, rank, workspace_id) for rank, table in enumerate(tables)]
         self._serves = {pool.name: pool.serves for pool in pools if pool.serves}
         await self._declare(around, pools)
-        scheduler = SchedulerActor(around, self._chance.id, self.new_token, tuple(map(declared, pools)))
+        queueing = await queueing_of_files(around, self._orders.settings.queueing, self._chance)
+        scheduler = SchedulerActor(around, self._chance.id, self.new_token, tuple(map(declared, pools)), queueing)
         children = [
             self._deciding("scheduler", scheduler.run),
-            self._deciding("tasks", TasksActor(around, self._chance.id, self._serves).run),
+            self._deciding("tasks", TasksActor(around, self._chance.id, self._serves, queueing).run),
             self._deciding("guard", GuardActor(around, guard_settings(self._orders.settings)).run),
-            *[self._pool(around, pool, table.kind) for pool, table in zip(pools, tables)],
             self._deciding("pools", self._created_pools(around, workspace_id).run),
+            *[self._pool(around, pool, table.kind) for pool, table in zip(pools, tables)],
         ]
         self._reigns += 1
         self._reign_tree = Supervisor(

@@ -18,6 +18,7 @@ import msgspec
 from ..errors import ConfigError, Refused
 from ..model.figures import GUARD_PENDING, GUARD_PER_MINUTE, HTTP_PORT, IDLE_WORKER_S, METRICS_PORT, STREAM_PORT
 from ..model.nodes import NodeOffer, NodeState, Traits
+from ..model.queue_tables import QueueingTable
 from ..model.resources import CARD_MILLI, Amount, Capacity, cpu_milli, memory_mib
 
 Table = Mapping[str, object]
@@ -141,9 +142,10 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     gateways: int = 1
     pools: tuple[PoolTable, ...] = ()
     provisioning_guard: GuardTable = GuardTable()
+    queueing: QueueingTable = QueueingTable()
 
 
-TABLES: Final = frozenset({"pools", "provisioning_guard"})  # said in a file only
+TABLES: Final = frozenset({"pools", "provisioning_guard", "queueing"})  # said in a file only
 _ENVIRONMENT: Final = {f"LEVERS9_{name.upper()}": name for name in Settings.__struct_fields__ if name not in TABLES}
 
 
@@ -273,7 +275,11 @@ def _read(path: Path) -> Table:
             _check_keys(path, text, node, NodeTable.__struct_fields__)
     for guard in _tables([table.get("provisioning_guard")]):
         _check_keys(path, text, guard, GuardTable.__struct_fields__)
-    return table
+    if "queueing" not in table:
+        return table
+    from .queueing import read_queueing  # most configurations have none
+
+    return {**table, "queueing": read_queueing(table["queueing"], path)}
 
 
 def _tables(found: object) -> list[Table]:

@@ -9,6 +9,8 @@ import trio
 
 from ...model.feasibility import PoolOffer
 from ...model.figures import KEPT_AFTER_READ_S, KEPT_UNREAD_S
+from ...model.queueing_parts import merged
+from ...model.queues import Queueing
 from ...store import operations as ops
 from ...store.operations import rows_of
 from ...wire.mailbox import Mailbox
@@ -19,20 +21,26 @@ ADDRESS: Final = "tasks"
 LOAD_PAGE: Final = 5_000
 OFFERS_EVERY_S: Final = 2.0
 PRUNE_EVERY_S: Final = 60.0
+_NO_QUEUEING: Final = Queueing()
 
 
 class TasksActor:
     """Calls of the whole control plane, in one epoch of leadership.
 
-    `serves` names the one workspace of each pool that takes no other's work.
+    `serves` names the one workspace of each pool that takes no other's work, `queueing` is what files say of queues.
     """
 
     def __init__(
-        self, around: Surroundings, new_id: Callable[[str], str], serves: Mapping[str, str] | None = None
+        self,
+        around: Surroundings,
+        new_id: Callable[[str], str],
+        serves: Mapping[str, str] | None = None,
+        queueing: Queueing = _NO_QUEUEING,
     ) -> None:
         self._around = around
         self._new_id = new_id
         self._serves = serves or {}
+        self._queueing = queueing
 
     async def run(self, mailbox: Mailbox, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
         """Load what has not ended, then take letters until cancelled or until a commit fails."""
@@ -46,8 +54,10 @@ class TasksActor:
 
     async def _load(self, policy: TasksPolicy) -> None:
         store = self._around.store
-        stubs, containers, pools = await store.apply(ops.ReadStubs(), ops.LoadContainers(), ops.ListPools())
-        policy.offer(offers_of(pools, self._serves))
+        stubs, containers, pools, kept = await store.apply(
+            ops.ReadStubs(), ops.LoadContainers(), ops.ListPools(), ops.ReadQueueing()
+        )
+        policy.offer(offers_of(pools, self._serves), self._merged(kept))
         now_s = self._around.clock()
         policy.load(rows_of(stubs, ops.StubRow), rows_of(containers, ops.ContainerRow), (), now_s)
         after = (0.0, "")
@@ -67,9 +77,12 @@ class TasksActor:
 
     async def _keep_offers(self, policy: TasksPolicy) -> None:
         while True:
-            (pools,) = await self._around.store.apply(ops.ListPools())
-            policy.offer(offers_of(pools, self._serves))
+            pools, kept = await self._around.store.apply(ops.ListPools(), ops.ReadQueueing())
+            policy.offer(offers_of(pools, self._serves), self._merged(kept))
             await trio.sleep(OFFERS_EVERY_S)
+
+    def _merged(self, kept: ops.Answer) -> Queueing:
+        return merged(self._queueing, kept.queueing) if isinstance(kept, ops.QueueingRow) else self._queueing
 
     async def _prune(self) -> None:
         while True:

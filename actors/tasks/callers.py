@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from ...errors import INVALID, NOT_FOUND, Refused
+from ...model.entitlement import Wish, check_entitled
 from ...model.feasibility import check_feasible
 from ...model.states import TaskEvent
 from ...store import operations as ops
@@ -33,6 +34,17 @@ def _check_identities(message: Message) -> None:
     joined = "".join(identities)
     if not (joined.isascii() and joined.isprintable()):
         raise Refused("A task's identity has odd characters.", "It is of printable ASCII characters.", code=INVALID)
+
+
+def _wish(spec: client.StubSpec, workspace: str) -> Wish:
+    return Wish(
+        workspace=workspace,
+        shape=spec.shape,
+        nodes=spec.nodes,
+        together=spec.together,
+        queue=spec.queue,
+        priority=spec.priority,
+    )
 
 
 class CallersSide:
@@ -64,6 +76,7 @@ class CallersSide:
 
     def _register(self, spec: client.StubSpec, letter: Letter, now_s: float) -> None:
         check_feasible(spec.shape, self._ledger.offers, letter.workspace, spec.nodes, spec.together)
+        check_entitled(_wish(spec, letter.workspace), self._ledger.queueing)
         if spec.timeout_s < 0 or spec.retries < 0 or spec.max_containers < 0 or spec.wait_s < 0:
             raise Refused("A time or a number of this function is below zero.", fix="Give 0 or more.", code=INVALID)
         if 0 < spec.max_containers < spec.nodes:

@@ -10,6 +10,7 @@ from collections import OrderedDict
 import msgspec
 
 from ...model.feasibility import PoolOffer
+from ...model.queues import Queueing
 from ...model.reasons import Reason
 from ...model.states import TASK_TRANSITIONS, TaskEvent, TaskState
 from ...store.operations import StubRow
@@ -109,6 +110,7 @@ class Ledger:
         self.containers: dict[str, Warm] = {}
         self.touched: dict[str, None] = {}
         self.offers: tuple[PoolOffer, ...] = ()
+        self.queueing = Queueing()
 
     def add_stub(self, row: StubRow) -> Stub:
         """Know a stub; knowing it twice is knowing it once."""

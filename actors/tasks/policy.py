@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterable
 
 from ...errors import Refused
 from ...model.feasibility import PoolOffer
+from ...model.queues import Queueing
 from ...model.states import TaskState
 from ...store import operations as ops
 from ...wire.letter import Letter
@@ -45,9 +46,10 @@ class TasksPolicy:
         self._containers = ContainersSide(self.ledger, self._group, self._workers, new_id)
         self._recovery = Recovery(self.ledger, self._workers)
 
-    def offer(self, offers: tuple[PoolOffer, ...]) -> None:
-        """What pools have, or ever had: functions that fit none of them are refused."""
+    def offer(self, offers: tuple[PoolOffer, ...], queueing: Queueing | None = None) -> None:
+        """What pools have, or ever had, and who may have how much: functions that could never run are refused."""
         self.ledger.offers = offers
+        self.ledger.queueing = queueing or self.ledger.queueing
 
     def load(
         self,

@@ -6,6 +6,7 @@ from levers9_test_tasks import ME, Stage, delivered, told
 
 from levers9.actors.tasks import callers
 from levers9.model.feasibility import PoolOffer
+from levers9.model.queues import Flavor, FlavorLimits, Limits, Queueing, Quota
 from levers9.model.resources import Capacity, Shape
 from levers9.model.states import End, TaskState
 from levers9.store import operations as ops
@@ -31,6 +32,25 @@ def test_a_function_that_fits_no_pool_is_refused_at_once() -> None:
     stage = Stage()
     stage.policy.offer((PoolOffer(pool="default", largest=Capacity(cpu_milli=100, memory_mib=100)),))
     assert refusal(stage, stage.letter(client.RegisterStub(spec=spec_of("large")))) == "never_fits"
+
+
+def test_a_gang_that_fits_no_pool_is_refused_at_once() -> None:
+    stage = Stage()
+    size = Capacity(cpu_milli=1000, memory_mib=1000)
+    stage.policy.offer((PoolOffer(pool="default", largest=size, max_workers=1),))
+    shape = Shape(cpu_milli=600, memory_mib=10)
+    stage.register(spec_of("one", shape=shape))
+    assert refusal(stage, stage.letter(client.RegisterStub(spec=spec_of("two", shape=shape, nodes=2)))) == "never_fits"
+
+
+def test_a_function_for_which_there_could_never_be_quota_is_refused_at_once() -> None:
+    stage = Stage()
+    tiny = Quota(name="default", flavors=(FlavorLimits(flavor="any", cpu=Limits(nominal=1)),))
+    stage.policy.offer((), Queueing(flavors=(Flavor(name="any"),), quotas=(tiny,)))
+    assert refusal(stage, stage.letter(client.RegisterStub(spec=spec_of("g")))) == "never_fits"
+    stage.policy.offer((), Queueing())
+    assert refusal(stage, stage.letter(client.RegisterStub(spec=spec_of("g", queue="none")))) == "not_found"
+    stage.register(spec_of("g"))
 
 
 @pytest.mark.parametrize("wrong", [{"timeout_s": -1.0}, {"retries": -1}, {"max_containers": -1}, {"wait_s": -0.5}])
