@@ -17,7 +17,7 @@ from ...model.resources import Shape
 from .events import Request
 from .fairness import Account
 from .ordered import Key, Ordered, Placed, Turns
-from .quotas import Option, QuotaState
+from .quotas import Option, Purse, QuotaState
 
 PROBING_MAX = 64  # gates that may be ajar at a time; more of them are opened wide
 CHANGES_MAX = 4096  # of shares that a shut gate catches up with one by one; beyond, it orders all anew
@@ -92,6 +92,8 @@ class Line(Placed):
         """Why it is not looked at; None where it is its turn some time."""
         if self.other:
             return Parked.OTHER
+        if self.lane.roomless:
+            return Parked.ROOM
         return Parked.QUOTA if self.lane.where is Where.BLOCKED else self.lane.gate.shut
 
 
@@ -107,7 +109,7 @@ class Where(enum.Enum):
 class Lane(Placed):
     """Requests of one queue and one kind. A limit in the way of one of them is in the way of all."""
 
-    __slots__ = ("by_name", "gate", "kind", "lines", "options", "row", "size", "where")
+    __slots__ = ("by_name", "gate", "kind", "lines", "options", "roomless", "row", "size", "where")
 
     def __init__(self, row: Row, kind: Kind, options: tuple[Option, ...], gate: Gate, turns: Turns) -> None:
         super().__init__()
@@ -119,26 +121,44 @@ class Lane(Placed):
         self.by_name: dict[tuple[str, str], Line] = {}
         self.lines: Ordered[Line] = Ordered(turns)
         self.where = Where.NOWHERE
+        self.roomless = False
 
 
-GateKey = tuple[str, tuple[tuple[str, tuple[tuple[str, int], ...]], ...], Kind, str]
+GateKey = tuple[str, tuple[tuple[str, tuple[tuple[str, int], ...]], ...], Kind, bool]
+Bounds = tuple[tuple[tuple[Purse, int], ...], ...]  # option by option, what is asked of the outermost purses
+
+
+class Cell(Placed):
+    """The lanes of one workspace that stand behind one gate."""
+
+    __slots__ = ("lanes", "space")
+
+    def __init__(self, space: Space, turns: Turns) -> None:
+        super().__init__()
+        self.space = space
+        self.lanes: Ordered[Lane] = Ordered(turns)
 
 
 class Gate:
-    """All lanes of a kind that draw on one tree of quotas and may use the same nodes."""
+    """All lanes of a kind that draw on one tree of quotas in the same way, and may use the same nodes."""
 
-    __slots__ = ("bounds", "by_space", "key", "lanes", "probing", "shut", "since", "store", "tree")
+    __slots__ = ("bounds", "cells", "key", "lanes", "probing", "shut", "since", "store", "tree")
 
-    def __init__(self, key: GateKey, tree: str, bounds: tuple[Option, ...], turns: Turns) -> None:
+    def __init__(self, key: GateKey, tree: str, bounds: Bounds, turns: Turns) -> None:
         self.key = key
         self.tree = tree
-        self.bounds = bounds
+        self.bounds = bounds  # empty: the tree as a whole never says
         self.lanes: dict[Lane, None] = {}
-        self.store: Ordered[Lane] = Ordered(turns)
-        self.by_space: dict[Space, dict[Lane, None]] = {}
+        self.store: Ordered[Cell] = Ordered(turns)
+        self.cells: dict[Space, Cell] = {}
         self.shut: Parked | None = None
         self.probing = False
         self.since = 0  # up to which change of shares the store is in order
+
+    @property
+    def kind(self) -> Kind:
+        """What those behind it ask for."""
+        return self.key[2]
 
     @property
     def shape(self) -> Shape:
@@ -148,11 +168,18 @@ class Gate:
     @property
     def full(self) -> bool:
         """Whether the tree as a whole lacks quota for those behind it, whoever they are."""
-        size = self.key[2][1]
-        return bool(self.bounds) and all(
-            any(purse.root.total - purse.root.used < amount * size for purse, amount in option.demand)
-            for option in self.bounds
-        )
+        for bound in self.bounds:
+            for purse, amount in bound:
+                if purse.total - purse.used < amount:
+                    break
+            else:
+                return False
+        return bool(self.bounds)
+
+    @property
+    def apart(self) -> bool:
+        """Whether those behind it may each have room where others have none."""
+        return self.key[3]
 
 
 class Backlog:
@@ -167,11 +194,12 @@ class Backlog:
         self._shut: dict[str, dict[Gate, None]] = {}  # for quota, by tree
         self._shut_for_room: dict[Shape, dict[Gate, None]] = {}
         self._probing: dict[Gate, None] = {}
-        self._changes: list[Space] = []
+        self._changes: list[Row] = []
         self._changes_before = 0
         self._ageing: list[tuple[int, int, Line]] = []
         self._unseen: dict[Line, None] = {}
         self._others: dict[Line, None] = {}
+        self._roomless: dict[Shape, dict[Lane, None]] = {}  # blocked one by one
         self.looked_at = 0  # how often a request was handed out; for those who count the cost
 
     def __len__(self) -> int:
@@ -188,7 +216,7 @@ class Backlog:
         """All that wait, as they came."""
         return (request for request, _ in self._found.values())
 
-    def gate(self, key: GateKey, tree: str, bounds: tuple[Option, ...]) -> Gate:
+    def gate(self, key: GateKey, tree: str, bounds: Bounds) -> Gate:
         """The gate with this key, perhaps a new one."""
         gate = self._gates.get(key)
         if gate is None:
@@ -247,6 +275,7 @@ class Backlog:
         if not lane.by_name:
             del lane.row.lanes[lane.kind]
             del lane.gate.lanes[lane]
+            self._roomless.get(lane.gate.shape, {}).pop(lane, None)
             if not lane.gate.lanes:
                 self._end_gate(lane.gate)
 
@@ -279,11 +308,9 @@ class Backlog:
             lane.row.front.put(lane, line.key)
             self._rank_row(lane.row)
         elif lane.where is Where.STORE:
-            lane.gate.store.put(lane, _whole_key(lane, line.key))
+            self._store_lane(lane, line)
         elif lane.where is Where.NOWHERE:
             lane.where = Where.STORE if lane.gate.shut or lane.gate.probing else Where.FRONT
-            if lane.where is Where.STORE:
-                lane.gate.by_space.setdefault(lane.row.space, {})[lane] = None
             self._show(lane)
 
     def _hide(self, lane: Lane, where: Where) -> None:
@@ -293,11 +320,26 @@ class Backlog:
             lane.row.front.drop(lane)
             self._rank_row(lane.row)
         elif was is Where.STORE:
-            lane.gate.store.drop(lane)
-            lanes = lane.gate.by_space[lane.row.space]
-            del lanes[lane]
-            if not lanes:
-                del lane.gate.by_space[lane.row.space]
+            cell = lane.gate.cells[lane.row.space]
+            cell.lanes.drop(lane)
+            self._rank_cell(lane.gate, cell)
+
+    def _store_lane(self, lane: Lane, line: Line) -> None:
+        cell = lane.gate.cells.get(lane.row.space)
+        if cell is None:
+            cell = lane.gate.cells[lane.row.space] = Cell(lane.row.space, self.turns)
+        level, _, _, requested_at_s, name = line.key
+        cell.lanes.put(lane, (level, 0, lane.row.account.share, requested_at_s, name))
+        self._rank_cell(lane.gate, cell)
+
+    def _rank_cell(self, gate: Gate, cell: Cell) -> None:
+        lane = cell.lanes.first()
+        if lane is None:
+            gate.store.drop(cell)
+            del gate.cells[cell.space]
+        else:
+            level, _, share, requested_at_s, name = lane.key
+            gate.store.put(cell, (level, cell.space.account.share, share, requested_at_s, name))
 
     def _rank_row(self, row: Row) -> None:
         lane = row.front.first()
@@ -322,7 +364,7 @@ class Backlog:
             self._rank_row(row)
         elif row.space.turn:
             self._rank_space(row.space)
-        self._changes.append(row.space)
+        self._changes.append(row)
         if len(self._changes) > CHANGES_MAX:
             self._changes_before += len(self._changes)
             self._changes.clear()
@@ -333,15 +375,18 @@ class Backlog:
         if gate.since == last:
             return
         changed = self._changes[max(0, gate.since - self._changes_before) :]
-        if gate.since < self._changes_before or len(changed) > len(gate.by_space):
-            spaces = list(gate.by_space)
+        if gate.since < self._changes_before or len(changed) > len(gate.lanes):
+            lanes = list(gate.lanes)
         else:
-            spaces = [space for space in dict.fromkeys(changed) if space in gate.by_space]
-        for space in spaces:
-            for lane in gate.by_space[space]:
-                line = lane.lines.first()
-                if line is not None:
-                    gate.store.put(lane, _whole_key(lane, line.key))
+            found = (row.lanes.get(gate.kind) for row in dict.fromkeys(changed))
+            lanes = [lane for lane in found if lane is not None and lane.gate is gate]
+            for space in dict.fromkeys(row.space for row in changed):
+                if space in gate.cells:
+                    self._rank_cell(gate, gate.cells[space])
+        for lane in lanes:
+            line = lane.lines.first()
+            if line is not None and lane.where is Where.STORE:
+                self._store_lane(lane, line)
         gate.since = last
 
     # Whose turn it is
@@ -351,9 +396,11 @@ class Backlog:
         while True:
             space, gate = self._front.first(), self._first_ajar()
             if gate is not None:
-                lane = gate.store.first()
+                cell = gate.store.first()
+                lane = cell.lanes.first() if cell is not None else None
+                assert cell is not None
                 assert lane is not None
-                if space is None or lane.key < space.key:
+                if space is None or cell.key < space.key:
                     self._bring(gate, lane)
                     continue
             if space is None:
@@ -379,12 +426,12 @@ class Backlog:
         best_key: Key | None = None
         for gate in list(self._probing):
             self._catch_up(gate)
-            lane = gate.store.first()
-            if lane is None:
+            cell = gate.store.first()
+            if cell is None:
                 gate.probing = False
                 del self._probing[gate]
-            elif best_key is None or lane.key < best_key:
-                best, best_key = gate, lane.key
+            elif best_key is None or cell.key < best_key:
+                best, best_key = gate, cell.key
         return best
 
     def _bring(self, gate: Gate, lane: Lane) -> None:
@@ -398,7 +445,6 @@ class Backlog:
     def _store(self, lane: Lane) -> None:
         """From the front to the store."""
         self._hide(lane, Where.STORE)
-        lane.gate.by_space.setdefault(lane.row.space, {})[lane] = None
         self._show(lane)
 
     # Parking and waking
@@ -430,12 +476,33 @@ class Backlog:
                 self._ajar(gate)
             self._open_surplus()
 
-    def wake_room(self, fits: Callable[[Shape], bool]) -> None:
+    def park_for_room(self, lane: Lane) -> None:
+        """It has no room, and whoever may use no other nodes has none either."""
+        if lane.gate.apart:
+            self._roomless.setdefault(lane.gate.shape, {})[lane] = None
+            self.block(lane)
+            lane.roomless = True
+        else:
+            self.shut(lane.gate, Parked.ROOM)
+
+    def wake_room(self, fits: Callable[[Shape], bool], serves: str) -> None:
         """Room was freed: whoever is told to fit may be looked at again. Each shape is asked for once."""
+        for shape in [shape for shape in self._roomless if fits(shape)]:
+            self._wake_roomless(shape, serves)
+        if serves:
+            return
         for shape in [shape for shape in self._shut_for_room if fits(shape)]:
             for gate in self._shut_for_room.pop(shape):
                 self._ajar(gate)
         self._open_surplus()
+
+    def _wake_roomless(self, shape: Shape, serves: str) -> None:
+        lanes = self._roomless[shape]
+        for lane in [lane for lane in lanes if serves in ("", lane.row.space.name)]:
+            del lanes[lane]
+            self.unblock(lane)
+        if not lanes:
+            del self._roomless[shape]
 
     def _open_surplus(self) -> None:
         """All gates that are ajar are compared each time, so there must not be too many."""
@@ -443,7 +510,7 @@ class Backlog:
             gate = next(iter(self._probing))
             del self._probing[gate]
             gate.probing = False
-            for lane in list(gate.store):
+            for lane in [lane for cell in gate.cells.values() for lane in cell.lanes]:
                 self._hide(lane, Where.NOWHERE)
                 self._show(lane)
 
@@ -455,6 +522,7 @@ class Backlog:
         """It may not be any more."""
         if lane.where is Where.BLOCKED:
             lane.where = Where.NOWHERE
+            lane.roomless = False
             self._show(lane)
 
     def park_line(self, line: Line) -> None:
@@ -478,6 +546,7 @@ class Backlog:
                 self.unblock(lane)
         self._shut.clear()
         self._shut_for_room.clear()
+        self._roomless.clear()
         self._open_surplus()
 
     def unseen(self) -> Line | None:
@@ -496,11 +565,6 @@ class Backlog:
 def _order_of(line: Line) -> Key:
     row = line.lane.row
     return -line.level, row.space.account.share, row.account.share, line.waiting[0][0], line.head
-
-
-def _whole_key(lane: Lane, key: Key) -> Key:
-    row = lane.row
-    return key[0], row.space.account.share, row.account.share, key[3], key[4]
 
 
 def _first_lane(space: Space) -> Lane:

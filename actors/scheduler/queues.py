@@ -15,7 +15,7 @@ from ...model.queues import DEFAULT, Queueing, Quota, Share
 from ...model.reasons import HoldKind, Lack, Reason
 from ...model.resources import CARD_MILLI, Amount, Shape, amount_of
 from ...wire.operating import QueueStanding, QuotaStanding
-from .backlog import Backlog, GateKey, Lane, Line, Parked, Row, Space, kind_of
+from .backlog import Backlog, Bounds, GateKey, Lane, Line, Parked, Row, Space, kind_of
 from .events import Request
 from .fairness import SHARE_ONE, Account, Clock, Past, scales_of
 from .quotas import Option, Purse, Quotas, QuotaState, could_fit, fits, in_order, lacks, short_at, walk
@@ -173,13 +173,11 @@ class Queues:
     def _new_lane(self, row: Row, request: Request) -> Lane:
         options = row.quota.options(request.shape) if row.quota is not None else ()
         tree = row.quota.tree if row.quota is not None else ""
-        bounds = options if options and row.quota is not None and not row.quota.lends else ()
-        if not all(option.demand for option in bounds):
-            bounds = ()
+        bounds = _bounds(options, len(request.members)) if row.quota is not None and not row.quota.lends else ()
         claims = tuple(
             (option.flavor, tuple((purse.resource, amount) for purse, amount in option.demand)) for option in options
         )
-        apart = row.space.name if self._apart is None or row.space.name in self._apart else ""
+        apart = self._apart is None or row.space.name in self._apart
         key: GateKey = (tree, claims, kind_of(request), apart)
         gate = self._backlog.gate(key, tree, bounds)
         lane = row.lanes[kind_of(request)] = Lane(row, kind_of(request), options, gate, self._backlog.turns)
@@ -229,7 +227,7 @@ class Queues:
             return
         line = found[1]
         if on is Parked.ROOM:
-            self._backlog.shut(line.lane.gate, Parked.ROOM)
+            self._backlog.park_for_room(line.lane)
         elif on is Parked.OTHER or not self._park_on_quota(line.lane):
             self._backlog.park_line(line)
 
@@ -252,9 +250,12 @@ class Queues:
         self._backlog.block(lane)
         return True
 
-    def wake_room(self, fits: Callable[[Shape], bool]) -> None:
-        """Room was freed: those parked for it whose members' shape may fit now are looked at again."""
-        self._backlog.wake_room(fits)
+    def wake_room(self, fits: Callable[[Shape], bool], serves: str = "") -> None:
+        """Room was freed: those parked for it whose members' shape may fit now are looked at again.
+
+        `serves`: the one workspace whose work the room takes; "": anybody's.
+        """
+        self._backlog.wake_room(fits, serves)
 
     def wake_all(self) -> None:
         """All that are parked are looked at again."""
@@ -585,6 +586,13 @@ class Queues:
         """Requests of workspaces over their share whose slice is over, while others wait with less."""
         self._move(now_s)
         return ()
+
+
+def _bounds(options: tuple[Option, ...], size: int) -> Bounds:
+    """What each option asks of the outermost purses; nothing if one of them asks for nothing."""
+    if not all(option.demand for option in options):
+        return ()
+    return tuple(tuple((purse.root, amount * size) for purse, amount in option.demand) for option in options)
 
 
 def _near(total: tuple[int, ...], counted: tuple[int, ...]) -> bool:
