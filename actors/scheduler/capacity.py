@@ -152,6 +152,10 @@ class Node(msgspec.Struct, kw_only=True):
         self._count_cards()
         self._count_free()
 
+    def relabel(self, traits: Traits) -> None:
+        """Its node has these labels now: its domain was split, say."""
+        self.kind = msgspec.structs.replace(self.kind, traits=msgspec.structs.replace(traits, node=""))
+
     def _count_cards(self) -> None:
         """Nobody but the driver knows which cards are lost: idle ones are taken for them, with the highest numbers."""
         in_use = [0] * len(self.free_cards)

@@ -168,6 +168,8 @@ class Fleet:
         elif node.kind.capacity != event.capacity:
             self._total = self._total.less(_size(node.kind.capacity)).plus(_size(event.capacity))
             node.resize(event.capacity)
+        if node.kind.traits.labels != event.traits.labels:
+            node.relabel(event.traits)
         self._stand(pool, node, event.standing, event.why_closed)
         return node
 
