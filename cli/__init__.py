@@ -8,7 +8,8 @@ from importlib import import_module
 from typing import Final
 
 DAEMONS: Final = ("dev", "controlplane", "worker", "gateway")
-_LISTS: Final = ("list", "--help", "-h")  # `levers9 worker list` is a question, `levers9 worker …` is a worker
+# `levers9 worker list` is a question, `levers9 worker …` is a worker
+_VERBS: Final = ("list", "cordon", "uncordon", "drain", "--help", "-h")
 
 
 def main(argv: Sequence[str] | None = None) -> None:
@@ -20,7 +21,7 @@ def main(argv: Sequence[str] | None = None) -> None:
 def _is_daemon(arguments: list[str]) -> bool:
     if not arguments or arguments[0] not in DAEMONS:
         return False
-    return arguments[0] != "worker" or not arguments[1:] or arguments[1] not in _LISTS
+    return arguments[0] != "worker" or not arguments[1:] or arguments[1] not in _VERBS
 
 
 def _daemon(arguments: list[str]) -> int:

@@ -18,7 +18,11 @@ INTERRUPTED: Final = 130
 _GROUPS: Final = {
     "run": ("run:run", "Run a function of a file on a worker, and show what it prints."),
     "task": ("tasks:app", "Calls: list, show, why, logs, stop."),
-    "worker": ("machines:workers_app", "List workers. Pools start them, by `levers9 worker` with options."),
+    "pool": ("pools:app", "Pools of workers: list, show, create, delete."),
+    "worker": (
+        "machines:workers_app",
+        "Workers: list, cordon, uncordon, drain. Pools start them, by `levers9 worker` with options.",
+    ),
     "queue": ("queues:app", "Queues: list, put, delete; priorities."),
     "quota": ("quotas:app", "Quotas: list, put, hold, release, delete, apply; flavors, cohorts, shares."),
     "topology": ("queues:topologies_app", "How nodes hang together: list, put, delete."),

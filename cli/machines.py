@@ -1,6 +1,8 @@
-"""`levers9 worker list` and `levers9 container list`: what runs where."""
+"""`levers9 worker` and `levers9 container`: what runs where, and what a worker is to do."""
 
 from __future__ import annotations
+
+from typing import Annotated
 
 import cyclopts
 import msgspec
@@ -8,7 +10,8 @@ import msgspec
 from .output import Json, ago, print_json, print_table, short_names
 from .plane import ask
 
-workers_app = cyclopts.App(name="worker", help="List workers; pools start them.")
+workers_app = cyclopts.App(name="worker", help="Workers: list, cordon, uncordon, drain. Pools start them.")
+WorkerId = Annotated[str, cyclopts.Parameter(name="WORKER_ID")]
 containers_app = cyclopts.App(name="container", help="List containers.")
 
 
@@ -23,6 +26,7 @@ class Worker(msgspec.Struct, frozen=True, kw_only=True):
     gpu_count: int
     gpu_type: str
     why: str
+    node: str = ""
     ordered_at_s: float = 0.0
 
 
@@ -30,6 +34,13 @@ class Workers(msgspec.Struct, frozen=True):
     """The answer to `worker list`."""
 
     workers: tuple[Worker, ...]
+
+
+class Wished(msgspec.Struct, frozen=True):
+    """The answer to a wish."""
+
+    worker_id: str
+    state: str
 
 
 class Container(msgspec.Struct, frozen=True, kw_only=True):
@@ -66,9 +77,39 @@ def list_workers(*, gone: bool = False, json: Json = False) -> None:
     if json:
         print_json(found.workers)
         return
-    rows = ((one.worker_id, one.pool, one.state, f"{one.cpu_milli / 1000:g}", _memory(one.memory_mib), _cards(one),
-             ago(one.ordered_at_s), one.why) for one in found.workers)  # fmt: skip
-    print_table(("WORKER", "POOL", "STATE", "CPU", "MEMORY", "CARDS", "AGE", "WHY"), rows, "There are no workers.")
+    headings = ("WORKER", "POOL", "NODE", "STATE", "CPU", "MEMORY", "CARDS", "AGE", "WHY")
+    print_table(headings, map(_row, found.workers), "There are no workers.")
+
+
+def _row(one: Worker) -> tuple[str, ...]:
+    size = (f"{one.cpu_milli / 1000:g}", _memory(one.memory_mib), _cards(one))
+    return one.worker_id, one.pool, one.node or "–", one.state, *size, ago(one.ordered_at_s), one.why
+
+
+@workers_app.command
+def cordon(worker: WorkerId, /, *, json: Json = False) -> None:
+    """Place nothing new on a worker; what runs there stays."""
+    _wish(worker, "cordon", json)
+
+
+@workers_app.command
+def uncordon(worker: WorkerId, /, *, json: Json = False) -> None:
+    """Let a worker take work again."""
+    _wish(worker, "uncordon", json)
+
+
+@workers_app.command
+def drain(worker: WorkerId, /, *, json: Json = False) -> None:
+    """Let a worker finish what runs, and leave."""
+    _wish(worker, "drain", json)
+
+
+def _wish(worker_id: str, wish: str, json: bool) -> None:
+    found = ask(Wished, "POST", f"workers/{worker_id}/{wish}")
+    if json:
+        print_json(found)
+    else:
+        print(f"{found.worker_id} is {found.state}.")
 
 
 @containers_app.command(name="list")

@@ -26,6 +26,13 @@ class Route(enum.StrEnum):
     TASK_STOP = "POST /api/v1/tasks/{task_id}/stop"
     TASK_WHY = "GET /api/v1/tasks/{task_id}/why"
     WORKERS_LIST = "GET /api/v1/workers"
+    WORKER_CORDON = "POST /api/v1/workers/{worker_id}/cordon"
+    WORKER_UNCORDON = "POST /api/v1/workers/{worker_id}/uncordon"
+    WORKER_DRAIN = "POST /api/v1/workers/{worker_id}/drain"
+    POOLS_LIST = "GET /api/v1/pools"
+    POOL_SHOW = "GET /api/v1/pools/{name}"
+    POOL_CREATE = "POST /api/v1/pools"
+    POOL_DELETE = "DELETE /api/v1/pools/{name}"
     CONTAINERS_LIST = "GET /api/v1/containers"
     INSPECT = "GET /api/v1/inspect"
     QUEUEING_READ = "GET /api/v1/queueing"
@@ -63,6 +70,13 @@ ALLOWED: Final[dict[Route, frozenset[TokenKind]]] = {
     Route.TASK_STOP: _CALLERS,
     Route.TASK_WHY: _CALLERS,
     Route.WORKERS_LIST: _PEOPLE,
+    Route.WORKER_CORDON: _ADMIN,
+    Route.WORKER_UNCORDON: _ADMIN,
+    Route.WORKER_DRAIN: _ADMIN,
+    Route.POOLS_LIST: _ADMIN,
+    Route.POOL_SHOW: _ADMIN,
+    Route.POOL_CREATE: _ADMIN,
+    Route.POOL_DELETE: _ADMIN,
     Route.CONTAINERS_LIST: _PEOPLE,
     Route.INSPECT: _ADMIN,
     Route.QUEUEING_READ: _PEOPLE,

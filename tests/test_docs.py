@@ -8,7 +8,7 @@ import pytest
 
 from levers9.daemons.controlplane import _parser as controlplane_flags
 from levers9.daemons.dev import _parser as dev_flags
-from levers9.daemons.settings import PoolTable, Settings
+from levers9.daemons.settings import TABLES, GuardTable, NodeTable, PoolTable, Settings
 from levers9.model.routes import ALLOWED, Route
 from levers9.model.states import CONTAINER_TRANSITIONS, TASK_TRANSITIONS, WORKER_TRANSITIONS, TokenKind
 from levers9.model.tokens import PREFIXES
@@ -99,10 +99,12 @@ def test_decisions_are_numbered_once_and_say_what_was_decided() -> None:
 
 def test_the_configuration_page_names_every_key_variable_and_flag_of_a_control_plane() -> None:
     page = text_of("docs/configuration.md")
-    keys = {name for name in Settings.__struct_fields__ if name != "pools"}
+    keys = {name for name in Settings.__struct_fields__ if name not in TABLES}
     variables = {f"LEVERS9_{name.upper()}" for name in keys}
     flags = {f"--{name.replace('_', '-')}" for name in keys}
-    wanted = {*keys, "pools", *PoolTable.__struct_fields__, *variables, *flags}
+    tables = (PoolTable, NodeTable, GuardTable)
+    fields = {name for table in tables for name in table.__struct_fields__}
+    wanted = {*keys, *TABLES, *fields, *variables, *flags}
     assert sorted(name for name in wanted if f"`{name}`" not in page) == []
 
 

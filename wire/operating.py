@@ -7,9 +7,10 @@ from typing import ClassVar
 
 import msgspec
 
+from ..model.nodes import NodeState
 from ..model.queues import Queueing
-from ..model.resources import Amount
-from .message import Message
+from ..model.resources import Amount, Capacity
+from .message import Message, WhenFull
 
 
 class QueueingPart(enum.StrEnum):
@@ -126,9 +127,63 @@ class DeletePool(Message, frozen=True, kw_only=True):
     name: str
 
 
+class NodeStanding(msgspec.Struct, frozen=True, kw_only=True):
+    """A named node of a pool, and the worker on it, "" for none."""
+
+    name: str
+    capacity: Capacity
+    labels: tuple[tuple[str, str], ...] = ()
+    state: NodeState = NodeState.READY
+    worker_id: str = ""
+
+
+class PoolStanding(msgspec.Struct, frozen=True, kw_only=True):
+    """A pool as of now. `wanted` are workers that it would order, `beyond` that more are wanted than it may have.
+
+    `holds` are sentences without their subject, the pool.
+    """
+
+    name: str
+    size: Capacity | None = None
+    min_workers: int = 0
+    max_workers: int = 0
+    serves: str = ""
+    placement: str = ""
+    workers: int = 0
+    pending: int = 0
+    nodes: tuple[NodeStanding, ...] = ()
+    wanted: int = 0
+    wanted_gangs: int = 0
+    beyond: bool = False
+    holds: tuple[str, ...] = ()
+    created: bool = False  # by somebody, while the platform ran
+    leaving: bool = False  # it is gone with its last worker
+
+
+class PoolTold(Message, frozen=True, kw_only=True):
+    """How a pool stands; the newest replaces older ones."""
+
+    sender: ClassVar[str] = "pool"
+    receiver: ClassVar[str] = "pools"
+    when_full: ClassVar[WhenFull] = WhenFull.COALESCE
+    standing: PoolStanding
+
+    def coalesce_key(self) -> str:
+        """One a pool."""
+        return self.standing.name
+
+
+class ReadPools(Message, frozen=True, kw_only=True):
+    """Which pools are there, and how do they stand? Answered by `PoolsStand`."""
+
+    sender: ClassVar[str] = "client"
+    receiver: ClassVar[str] = "pools"
+
+
 class PoolsStand(Message, frozen=True, kw_only=True):
-    """The pools there are."""
+    """The pools there are; in `pools` those that have said how they stand."""
 
     sender: ClassVar[str] = "pools"
     receiver: ClassVar[str] = "client"
     names: tuple[str, ...]
+    pools: tuple[PoolStanding, ...] = ()

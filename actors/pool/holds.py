@@ -17,6 +17,11 @@ class Holds:
         self._settings = settings
         self._told: dict[str, Reason] = {}
 
+    @property
+    def sentences(self) -> tuple[str, ...]:
+        """What holds it now, in words; each once."""
+        return tuple(dict.fromkeys(reason.detail for reason in self._told.values()))
+
     def told(self, needs: Needs, questions: Questions, failures: int) -> list[Send]:
         """What is to be told now; `failures` of its last workers make it wait, 0: they do not."""
         found = self._found(needs, questions, failures)

@@ -19,16 +19,18 @@ from ...store import operations as ops
 from ...wire import scheduling
 from ...wire.letter import Letter
 from ...wire.message import Send
-from ...wire.operating import TellWorkers, WorkerWish
+from ...wire.operating import PoolStanding, PoolTold, TellWorkers, WorkerWish
 from ..applied import require_all
 from .backing_off import BackOff
 from .holds import Holds
 from .orders import Order, OrderBook
 from .questions import SINGLES_MAX, Answered, Questions
 from .settings import PoolSettings, declarations, declared
+from .standing import standing
 from .wishes import GangNeed, Needs, Wishes
 
 TOLD_AGAIN_S: Final = 5.0
+STANDING_EVERY_S: Final = 1.0
 _REPORTED: Final = (WorkerState.AVAILABLE, WorkerState.CORDONED, WorkerState.DRAINING, WorkerState.UNKNOWN)
 
 
@@ -73,6 +75,8 @@ class PoolPolicy:
         self._back_off = BackOff()
         self._holds = Holds(settings)
         self._pending_told = -1
+        self._standing_told: PoolStanding | None = None
+        self._tells_standing_at_s = 0.0
         self._drained_at_s = -TOLD_AGAIN_S
         self._retired = False
         self._operations: list[ops.Operation] = []
@@ -177,6 +181,7 @@ class PoolPolicy:
             failures = self._back_off.failures if backs_off else 0
             self._sends += self._holds.told(needs, self._questions, failures)
         self._tell_pending()
+        self._tell_standing(now_s)
         self._sends += self._questions.take_sends()
         return self._take_plan()
 
@@ -276,6 +281,17 @@ class PoolPolicy:
             self._pending_told = self.book.pending
             pending = scheduling.WorkersPending(pool=self._settings.name, pending=self._pending_told)
             self._sends.append(Send("guard", pending))
+
+    def _tell_standing(self, now_s: float) -> None:
+        """For people who look on: at most once a second, and only what is new."""
+        if now_s < self._tells_standing_at_s:
+            return
+        self._tells_standing_at_s = now_s + STANDING_EVERY_S
+        needs = Needs() if self._settings.retiring else self._wishes.needs()
+        now = standing(self._settings, self.book, needs, self._holds.sentences)
+        if now != self._standing_told:
+            self._standing_told = now
+            self._sends.append(Send("pools", PoolTold(standing=now)))
 
     def _take_plan(self) -> PoolPlan | None:
         plan = PoolPlan(operations=self._operations, sends=self._sends, starts=self._starts, adopts=self._adopts)

@@ -18,7 +18,7 @@ from ...wire import scheduling
 from ...wire.client import RequestRefused
 from ...wire.letter import Letter
 from ...wire.message import Failure, Message, Send
-from ...wire.operating import CreatePool, DeletePool, PoolsStand
+from ...wire.operating import CreatePool, DeletePool, PoolsStand, PoolStanding, PoolTold, ReadPools
 from .settings import PoolSettings, retiring
 
 POOLS_MAX: Final = 1_000  # each is an actor
@@ -53,6 +53,7 @@ class PoolRegistry:
         self._configured = tuple(configured)
         self._read = read
         self._created: dict[str, bool] = {}  # by name, whether it is leaving
+        self._standings: dict[str, PoolStanding] = {}
         self._operations: list[ops.Operation] = []
         self._sends: list[Send] = []
         self._changes: list[Begin | Finish] = []
@@ -92,27 +93,38 @@ class PoolRegistry:
     def handle(self, letter: Letter, now_s: float) -> None:
         """Take one letter in: wishes of the platform's admins, and pools that have ended."""
         match letter.message:
-            case CreatePool() | DeletePool() as message:
+            case CreatePool() | DeletePool() | ReadPools() as message:
                 self._answer(letter, message)
+            case PoolTold(standing=standing) if letter.source == f"pool/{standing.name}":
+                self._standings[standing.name] = standing
             case scheduling.PoolRetired(pool=name) if letter.source == f"pool/{name}":
+                self._standings.pop(name, None)
                 if self._created.pop(name, False):
                     self._operations.append(ops.DropPoolSpec(name=name))
                     self._changes.append(Finish(name=name))
 
-    def _answer(self, letter: Letter, message: CreatePool | DeletePool) -> None:
+    def _answer(self, letter: Letter, message: CreatePool | DeletePool | ReadPools) -> None:
         said: Message
         try:
             if letter.kind != TokenKind.CLUSTER_ADMIN:
                 raise Refused("Pools are the platform's.", fix="Use a token of kind cluster_admin.", code=FORBIDDEN)
             if isinstance(message, CreatePool):
                 self._create(message.spec.name, message.spec.table)
-            else:
+            elif isinstance(message, DeletePool):
                 self._delete(message.name)
-            said = PoolsStand(names=self.names)
+            said = PoolsStand(names=self.names, pools=self._standing())
         except Refused as refused:
             failure = Failure(refused.code, refused.what, refused.why, refused.fix)
             said = RequestRefused(failure=failure)
         self._sends.append(Send(letter.source, said, letter.id))
+
+    def _standing(self) -> tuple[PoolStanding, ...]:
+        """Those of the file first, then the created ones as they came."""
+        return tuple(
+            msgspec.structs.replace(self._standings[name], created=name in self._created)
+            for name in (*self._configured, *self._created)
+            if name in self._standings
+        )
 
     def _create(self, name: str, table: str) -> None:
         if self._created.get(name):

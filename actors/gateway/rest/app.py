@@ -16,7 +16,7 @@ from starlette.websockets import WebSocket
 from ....errors import LeversError
 from ....model.routes import Route
 from ..streams import RELAY_PATH, STREAM_PATH, Door
-from . import journal, logs, machines, objects, people, queueing, tasks
+from . import journal, logs, machines, objects, people, pools, queueing, tasks
 from .answers import Answer, json_answer, on_defect, on_http_error, on_our_error
 from .desk import Desk, Handler, path_of
 from .streams import serve_stream
@@ -34,6 +34,13 @@ HANDLERS: Final[dict[Route, Handler]] = {
     Route.TASK_STOP: tasks.stop,
     Route.TASK_WHY: tasks.why,
     Route.WORKERS_LIST: machines.workers,
+    Route.WORKER_CORDON: pools.cordon,
+    Route.WORKER_UNCORDON: pools.uncordon,
+    Route.WORKER_DRAIN: pools.drain,
+    Route.POOLS_LIST: pools.list_pools,
+    Route.POOL_SHOW: pools.show,
+    Route.POOL_CREATE: pools.create,
+    Route.POOL_DELETE: pools.delete,
     Route.CONTAINERS_LIST: machines.containers,
     Route.INSPECT: machines.inspect,
     Route.QUEUEING_READ: queueing.read,

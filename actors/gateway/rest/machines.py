@@ -32,6 +32,7 @@ class WorkerView(msgspec.Struct, frozen=True, kw_only=True):
     seen_at_s: float
     gone_at_s: float
     why: str
+    node: str = ""  # told to the platform's admin only
 
 
 class WorkerList(Answer, frozen=True, kw_only=True):
@@ -76,7 +77,8 @@ async def workers(call: Call) -> Response:
     """The workers; a caller who is not the platform's admin sees those that are there, not why others are gone."""
     gone = ENDED_SHOWN if call.query("gone") and call.scope is None else 0
     (rows,) = await call.desk.store.apply(LoadWorkers(gone=gone))
-    shown = (_worker(row) for row in rows if isinstance(row, WorkerRow)) if isinstance(rows, tuple) else ()
+    all_seen = call.scope is None
+    shown = (_worker(row, all_seen) for row in rows if isinstance(row, WorkerRow)) if isinstance(rows, tuple) else ()
     return json_answer(WorkerList(workers=tuple(shown)))
 
 
@@ -103,7 +105,7 @@ async def inspect(call: Call) -> Response:
     return json_answer(tree)
 
 
-def _worker(row: WorkerRow) -> WorkerView:
+def _worker(row: WorkerRow, all_seen: bool) -> WorkerView:
     capacity = row.capacity
     return WorkerView(
         worker_id=row.worker_id,
@@ -117,6 +119,7 @@ def _worker(row: WorkerRow) -> WorkerView:
         seen_at_s=row.seen_at_s,
         gone_at_s=row.gone_at_s,
         why=row.why,
+        node=row.traits.node if all_seen else "",
     )
 
 

@@ -13,7 +13,18 @@ from levers9.model.queues import Queueing
 from levers9.model.routes import Route, allows
 from levers9.model.states import TokenKind
 from levers9.wire.control import Inspect, Inspected
-from levers9.wire.operating import ChangeQueueing, QueueingStands, ReadQueueing
+from levers9.wire.operating import (
+    ChangeQueueing,
+    CreatePool,
+    DeletePool,
+    PoolsStand,
+    PoolStanding,
+    QueueingStands,
+    ReadPools,
+    ReadQueueing,
+    TellWorkers,
+    WorkersTold,
+)
 
 if TYPE_CHECKING:
     from .conftest import Stand
@@ -31,6 +42,8 @@ PLACES = {
     "{token_id}": "t",
     "{part}": "quotas",
     "{name:path}": "gpu",
+    "{name}": "p",
+    "{worker_id}": "w1",
 }
 UNKNOWN = "l9_space_" + "A" * 43
 
@@ -63,6 +76,9 @@ async def test_a_kind_takes_its_routes_and_no_others(stand: Stand, kind: TokenKi
     stand.brain.answers[Inspect] = lambda _: Inspected(children=())
     for question in (ReadQueueing, ChangeQueueing):
         stand.brain.answers[question] = lambda _: QueueingStands(queueing=Queueing(), queues=(), quotas=())
+    for question in (ReadPools, CreatePool, DeletePool):
+        stand.brain.answers[question] = lambda _: PoolsStand(names=(), pools=(PoolStanding(name="p"),))
+    stand.brain.answers[TellWorkers] = lambda _: WorkersTold(states=(("w1", "cordoned"),))
     token = await stand.token(kind, subject="w1")
     wrong: list[Route] = []
     with trio.fail_after(20):

@@ -1,0 +1,214 @@
+"""`levers9 pool`: where workers come from, what is wanted of each pool, and what holds it."""
+
+from __future__ import annotations
+
+import tomllib
+from pathlib import Path
+from typing import Annotated, cast
+
+import cyclopts
+import msgspec
+
+from ..errors import INVALID, Refused
+from .output import Json, ago, print_json, print_table
+from .plane import ask
+
+app = cyclopts.App(name="pool", help="Pools of workers: list, show, create, delete.")
+Name = Annotated[str, cyclopts.Parameter(name="NAME")]
+
+
+class Size(msgspec.Struct, frozen=True, kw_only=True):
+    """What a worker has."""
+
+    cpu_milli: int
+    memory_mib: int
+    gpu_count: int = 0
+    gpu_type: str = ""
+
+
+class Node(msgspec.Struct, frozen=True, kw_only=True):
+    """A named node, and the worker on it."""
+
+    name: str
+    state: str
+    capacity: Size
+    labels: dict[str, str]
+    worker_id: str
+
+
+class Pool(msgspec.Struct, frozen=True, kw_only=True):
+    """A pool as the control plane tells it."""
+
+    name: str
+    size: Size | None
+    min_workers: int
+    max_workers: int
+    workers: int
+    pending: int
+    wanted: int
+    wanted_gangs: int
+    beyond: bool
+    holds: tuple[str, ...]
+    serves: str
+    placement: str
+    created: bool
+    leaving: bool
+    nodes: tuple[Node, ...]
+
+
+class Pools(msgspec.Struct, frozen=True):
+    """The answer to `pool list`."""
+
+    pools: tuple[Pool, ...]
+
+
+class PoolWorker(msgspec.Struct, frozen=True, kw_only=True):
+    """A worker of a pool."""
+
+    worker_id: str
+    state: str
+    node: str
+    gang_id: str
+    ordered_at_s: float
+    why: str
+
+
+class Shown(msgspec.Struct, frozen=True):
+    """The answer to `pool show`."""
+
+    pool: Pool
+    workers: tuple[PoolWorker, ...]
+
+
+class Names(msgspec.Struct, frozen=True):
+    """The answer to a change."""
+
+    names: tuple[str, ...]
+
+
+@app.command(name="list")
+def list_(*, json: Json = False) -> None:
+    """List pools in the order in which they are asked for workers."""
+    found = ask(Pools, "GET", "pools").pools
+    if json:
+        print_json(found)
+        return
+    headings = ("POOL", "STATE", "SIZE", "NODES", "WORKERS", "PENDING", "MAXIMUM", "WANTED", "HELD")
+    print_table(headings, map(_row, found), "There are no pools.")
+
+
+def _row(one: Pool) -> tuple[str, ...]:
+    state = "leaving" if one.leaving else "created" if one.created else "configured"
+    size = "–" if one.size is None else size_of(one.size)
+    counts = (str(len(one.nodes) or "–"), str(one.workers), str(one.pending), str(one.max_workers), str(one.wanted))
+    return one.name, state, size, *counts, " ".join(one.holds)
+
+
+@app.command
+def show(name: Name, /, *, json: Json = False) -> None:
+    """Show one pool: its size and nodes, its workers, what is wanted of it, and what holds that."""
+    found = ask(Shown, "GET", f"pools/{name}")
+    if json:
+        print_json(found)
+        return
+    print("\n".join(_sentences(found.pool)))
+    if found.pool.nodes:
+        print()
+        rows = ((one.name, one.state, size_of(one.capacity), _labels(one.labels), one.worker_id or "–")
+                for one in found.pool.nodes)  # fmt: skip
+        print_table(("NODE", "STATE", "SIZE", "LABELS", "WORKER"), rows, "")
+    print()
+    workers = ((one.worker_id, one.state, one.node or "–", one.gang_id or "–", ago(one.ordered_at_s), one.why)
+               for one in found.workers)  # fmt: skip
+    print_table(("WORKER", "STATE", "NODE", "GANG", "AGE", "WHY"), workers, "It has no workers.")
+
+
+def _sentences(pool: Pool) -> list[str]:
+    where = f"on {len(pool.nodes)} nodes" if pool.nodes else f"of {size_of(pool.size)}" if pool.size else "of no size"
+    said = [f"{pool.name}: {pool.min_workers} to {pool.max_workers} workers {where}."]
+    if pool.leaving:
+        said = [f"{pool.name} is being taken away: it is gone with its last worker."]
+    said.append(f"It has {pool.workers}, of which {pool.pending} are on their way.")
+    if pool.wanted or pool.wanted_gangs or pool.beyond:
+        gangs = f" and {pool.wanted_gangs} gangs" if pool.wanted_gangs else ""
+        more = ", and more than it may have" if pool.beyond else ""
+        said.append(f"Wanted: {pool.wanted} more workers{gangs}{more}.")
+    said += [f"Held: {hold}" for hold in pool.holds]
+    return said
+
+
+@app.command
+def create(
+    name: Annotated[str, cyclopts.Parameter(name="NAME")] = "",
+    /,
+    *,
+    file: Path | None = None,
+    cpu: float = 1.0,
+    memory: str = "1Gi",
+    gpu: str = "",
+    gpu_count: int = 0,
+    max_workers: int = 1,
+    min_workers: int = 0,
+    isolation: str = "none",
+    json: Json = False,
+) -> None:
+    """Create a pool, from flags or from a file with the keys of one `[[pools]]` table.
+
+    Parameters
+    ----------
+    file
+        TOML: the keys of one pool, or a whole configuration with one; the flags count for nothing then.
+    cpu, memory
+        CPUs and memory of one worker.
+    gpu, gpu_count
+        Type and number of its cards.
+    min_workers, max_workers
+        Workers that never wind down; workers at most.
+    isolation
+        none, or trusted: it serves all workspaces, which then trust each other.
+    """
+    keys: dict[str, object] = {
+        "cpu": cpu, "memory": memory, "gpu": gpu, "gpu_count": gpu_count,
+        "min_workers": min_workers, "max_workers": max_workers, "isolation": isolation,
+    }  # fmt: skip
+    keys = _read(file) if file is not None else keys
+    keys["name"] = name or keys.get("name", "")
+    if not keys["name"]:
+        raise Refused("The pool has no name.", fix="Write: levers9 pool create NAME.", code=INVALID)
+    found = ask(Names, "POST", "pools", body=keys)
+    if json:
+        print_json(found)
+    else:
+        print(f"Pool {keys['name']} is created.")
+
+
+def _read(path: Path) -> dict[str, object]:
+    try:
+        table = tomllib.loads(path.read_text())
+    except (OSError, tomllib.TOMLDecodeError) as error:
+        raise Refused(f"{path} cannot be read: {error}.", fix="Name a TOML file.", code=INVALID) from error
+    pools = table.get("pools", [table])
+    if not isinstance(pools, list) or len(pools) != 1:
+        raise Refused(f"{path} has {len(pools)} pools.", fix="Write one pool a file.", code=INVALID)
+    return cast("dict[str, object]", pools[0])
+
+
+@app.command
+def delete(name: Name, /, *, json: Json = False) -> None:
+    """Delete a pool that was created here: no new worker starts, those that run finish what they do."""
+    found = ask(Names, "DELETE", f"pools/{name}")
+    if json:
+        print_json(found)
+    else:
+        print(f"Pool {name} is being taken away: it is gone with its last worker.")
+
+
+def size_of(size: Size) -> str:
+    """A worker's size in a few words."""
+    memory = f"{size.memory_mib / 1024:g} GiB" if size.memory_mib >= 1024 else f"{size.memory_mib} MiB"
+    cards = f", {size.gpu_count} {size.gpu_type}".rstrip() if size.gpu_count else ""
+    return f"{size.cpu_milli / 1000:g} CPU, {memory}{cards}"
+
+
+def _labels(labels: dict[str, str]) -> str:
+    return " ".join(f"{key}={value}" for key, value in sorted(labels.items())) or "–"
