@@ -59,6 +59,8 @@ class Ranks:
     def acknowledge(self, gang: Gang) -> None:
         """The attempt is over: what its ranks told need not be kept any more."""
         for end in gang.ended.values():
+            if not end.worker_id:  # it was lost while nobody led: nobody told its end
+                continue
             key = AttemptKey(end.result.task_id, end.result.attempt)
             self._group.acknowledge(f"worker/{end.worker_id}", end.container_id, [key])
 

@@ -47,7 +47,7 @@ class Worker:
         self.containers: dict[str, Container] = {}
         self.inbox: list[Message] = []
         self.outbox: list[Message] = []
-        self.started: list[AttemptKey] = []
+        self.started: list[tuple[AttemptKey, str]] = []
 
     def take_all(self) -> None:
         inbox, self.inbox = self.inbox, []
@@ -86,7 +86,7 @@ class Worker:
         if container.running is None and container.waiting:
             container.running = next(iter(container.waiting))
             del container.waiting[container.running]
-            self.started.append(container.running)
+            self.started.append((container.running, container.container_id))
             return container.running
         return None
 
@@ -145,12 +145,15 @@ class TasksMachine(RuleBasedStateMachine):
         self.terminal: dict[str, ops.TaskRow] = {}
         self.cancelled: dict[str, int] = {}  # task -> starts seen when CANCELLED was acknowledged
         self.stub = ""
-        self.say(client.RegisterStub(spec=spec_of(retries=retries, wait_s=wait_s, keep_warm_s=2.0)))
+        self.say(client.RegisterStub(spec=self.spec(retries=retries, wait_s=wait_s, keep_warm_s=2.0)))
         self.decide("well")
         self.submit(4)
         self.all_that_is_wanted_comes(window, "one")
         self.messages_travel("well", True)
         self.messages_travel("well", True)
+
+    def spec(self, **changes: object) -> client.StubSpec:
+        return spec_of(**changes)
 
     def happened(self) -> None:
         """After every so many events all that was said is heard."""
@@ -223,7 +226,11 @@ class TasksMachine(RuleBasedStateMachine):
 
     def tell_available(self, container_id: str, window: int) -> None:
         message = scheduling.ContainerAvailable(
-            container_id=container_id, stub_id=self.stub, worker_id=self.owner[container_id], window=window
+            container_id=container_id,
+            stub_id=self.stub,
+            worker_id=self.owner[container_id],
+            window=window,
+            address=f"{container_id}:7000",
         )
         self.say(message, "scheduler")
 
@@ -379,6 +386,8 @@ class TasksMachine(RuleBasedStateMachine):
         self.policy.load(rows_of(stubs, ops.StubRow), rows_of(containers, ops.ContainerRow), (), self.now_s)
         after = (0.0, "")
         while page := rows_of(self.truth.ask(ops.LoadUnfinished(after=after, limit=2)), ops.TaskRow):
+            lost = self.truth.ask(ops.ReadContainers(container_ids=self.policy.lost(page)))
+            self.policy.load((), rows_of(lost, ops.ContainerRow), (), self.now_s)
             self.policy.load((), (), page, self.now_s)
             after = (page[-1].accepted_at_s, page[-1].task_id)
         for worker in self.workers.values():
@@ -446,7 +455,7 @@ class TasksMachine(RuleBasedStateMachine):
 
     @invariant()
     def no_attempt_starts_twice(self) -> None:
-        started = [key for worker in self.workers.values() for key in worker.started]
+        started = [key for worker in self.workers.values() for key, _ in worker.started]
         assert len(started) == len(set(started))
 
     @invariant()
