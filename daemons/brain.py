@@ -17,12 +17,13 @@ import msgspec
 import structlog
 import trio
 
+from .. import __version__
 from ..actors.committing import Surroundings
 from ..actors.counts import Counts
 from ..actors.leader import Campaign, LeaderActor
 from ..actors.pool import GuardActor, PoolActor, PoolsActor, PoolSettings, Processes
 from ..actors.pool.settings import declarations, declared
-from ..actors.scheduler import SchedulerActor
+from ..actors.scheduler import DEFAULT_PLACEMENT, Header, JournalWriter, SchedulerActor
 from ..actors.tasks import TasksActor
 from ..errors import BrokenByPeer, ClosedByUs
 from ..model.ids import Chance
@@ -42,7 +43,7 @@ from ..wire.post import Post
 from ..wire.quarantine import Quarantine
 from .accounts import ensure_accounts, ensure_replica_token
 from .logs import set_up_logs
-from .orders import BrainOrders, gateway_ipc
+from .orders import BrainOrders, gateway_ipc, journal_dir
 from .pools import Machines, guard_settings, machines_of, pool_settings, read_table
 from .queueing import queueing_of_files
 from .root_tree import read_root_tree
@@ -77,6 +78,7 @@ class Brain:
         listen: Listen = nng.serve,
         wakeups: Wakeups | None = None,
         root_tree: Callable[[], tuple[ChildStanding, ...]] = tuple,
+        journals: Path | None = None,
     ) -> None:
         self._orders = orders
         self._store = RevocationsTold(store, wakeups or MemoryWakeups())
@@ -86,6 +88,7 @@ class Brain:
         self._processes: dict[str, Processes] = {}  # by pool; they outlive a reign
         self._listen = listen
         self._root_tree = root_tree
+        self._journals = journals
         self._serves: dict[str, str] = {}
         self.post = Post(chance=chance, clock=clock)
         self._acceptor = Acceptor(chance=chance)
@@ -153,7 +156,9 @@ class Brain:
         self._serves = {pool.name: pool.serves for pool in pools if pool.serves}
         await self._declare(around, pools)
         queueing = await queueing_of_files(around, self._orders.settings.queueing, self._chance)
-        scheduler = SchedulerActor(around, self._chance.id, self.new_token, tuple(map(declared, pools)), queueing)
+        known = tuple(map(declared, pools))
+        journal = self._journal(epoch)
+        scheduler = SchedulerActor(around, self._chance.id, self.new_token, known, queueing, journal)
         children = [
             self._deciding("scheduler", scheduler.run),
             self._deciding("tasks", TasksActor(around, self._chance.id, self._serves, queueing).run),
@@ -173,6 +178,13 @@ class Brain:
             await self._reign_tree.run(task_status=task_status)
         finally:
             self._reign_tree = None
+
+    def _journal(self, epoch: int) -> JournalWriter | None:
+        """Where it is kept of this reign what the scheduler decided, and why."""
+        if self._journals is None:
+            return None
+        header = Header(number=0, epoch=epoch, core=__version__, placement=DEFAULT_PLACEMENT)
+        return JournalWriter(self._journals, header)
 
     def _deciding(self, address: str, start: StartChild) -> ChildSpec:
         return ChildSpec(address, start, quarantine=self._quarantines[address])
@@ -282,6 +294,7 @@ async def run_brain(orders: BrainOrders) -> None:
             machines=machines_of(orders, time.time),
             wakeups=wakeups,
             root_tree=partial(read_root_tree, Path(orders.settings.run_dir)),
+            journals=journal_dir(orders.settings),
         )
         try:
             await brain.run()

@@ -79,6 +79,7 @@ class Fleet:
         self.pools: dict[str, Pool] = {}
         self._new_placement = new_placement
         self._watcher = watcher
+        self.coming: dict[str, Node] = {}  # workers that were ordered and have not reported
         self._eligible: dict[tuple[str, str], list[Pool]] = {}
         self._total = Amount()
 
@@ -203,10 +204,15 @@ class Fleet:
             pool.placement.put(node)
         else:
             pool.placement.drop(node.node_id)
+        if node.standing is Standing.COMING:
+            self.coming[node.node_id] = node
+        else:
+            self.coming.pop(node.node_id, None)
         self._watcher.put(node)
 
     def _forget(self, node: Node) -> None:
         del self.nodes[node.node_id]
+        self.coming.pop(node.node_id, None)
         self._watcher.drop(node.node_id)
         pool = self.pools.get(node.kind.pool)
         if pool is not None:

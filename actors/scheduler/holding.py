@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
 MANY_GROUPS: Final = 32  # while more groups wait than that, all is told
 TELL_EVERY_S: Final = 0.25  # this often only
+EXPLAINED_AT_ONCE: Final = 64
 TOLD_AGAIN_S: Final = 5.0  # a wish that got lost, because its pool was just starting, is made again
 NODES_LOOKED_AT: Final = 512  # for what is lacking: of more nodes these say enough
 HOLDERS_TOLD: Final = 5
@@ -121,7 +122,7 @@ class Holding:
     # Reasons
 
     def _reasons(self, starting: set[str]) -> Iterator[tuple[str, tuple[Reason, ...]]]:
-        for group, parked in self._parked.items():
+        for group, parked in self._next_to_explain():
             yield group, self._reasons_of(parked, group in starting)
         for live in self._core.promises.live.values():
             held = self._pool_holds(live.request, live.shape)
@@ -130,6 +131,17 @@ class Holding:
             reason = Reason(kind=HoldKind.GANG, fits=have, wanted=of, pool=live.pool)
             if live.request.group not in self._parked:
                 yield live.request.group, (reason, *held)
+
+    def _next_to_explain(self) -> list[tuple[str, _Parked]]:
+        """All, or of many those whose turn it is: they go to the end of the line, as a new word about them would."""
+        if len(self._parked) <= MANY_GROUPS:
+            return list(self._parked.items())
+        untold = [group for group in self._parked if group not in self._told]
+        turn = list(islice((*untold, *self._told), EXPLAINED_AT_ONCE))
+        for group in turn:
+            if group in self._told:
+                self._told[group] = self._told.pop(group)
+        return [(group, self._parked[group]) for group in turn if group in self._parked]
 
     def _is_open(self, node_id: str) -> bool:
         node = self._core.fleet.nodes.get(node_id)
@@ -141,8 +153,9 @@ class Holding:
         if parked.stopping:
             return (Reason(kind=HoldKind.PREEMPTING, ahead=ahead),)
         if parked.why is not None and not parked.fits:
-            holders = self._holders_for(request, parked.why)
-            return (msgspec.structs.replace(parked.why, ahead=ahead, holders=holders),)
+            now = self._core.queues.check(request, self._core.now_s)
+            why = now if isinstance(now, Reason) else parked.why
+            return (msgspec.structs.replace(why, ahead=ahead, holders=self._holders_for(request, why)),)
         shape = parked.fits[0][1]
         holds = self._pool_holds(request, shape)
         room = parked.why or self._room(request, shape, starting)

@@ -9,7 +9,7 @@ import msgspec
 
 from ...model.reasons import HoldKind
 from ...model.resources import Shape
-from .capacity import Node, Standing, new_node
+from .capacity import Node, new_node
 from .events import GangWanted, Request, RoomWanted
 from .fleet import Fleet, Pool
 from .live import Live
@@ -39,6 +39,8 @@ class Wants:
 
     def tell(self, waiting: Iterable[Waiting], promises: Iterable[Live]) -> tuple[list[RoomWanted], set[str]]:
         """Wishes that have changed, and the groups for which workers are on their way already."""
+        if not any(pool.orders for pool in self._fleet.pools.values()):
+            return [], set()
         coming = _copies(self._fleet)
         lacking: dict[str, dict[Shape, int]] = {}
         starting: set[str] = set()
@@ -87,13 +89,12 @@ class Wants:
 def _copies(fleet: Fleet) -> dict[str, Node]:
     """Workers on their way, as they will be: what is counted on them must not be taken from them."""
     copies = {}
-    for node in fleet.nodes.values():
-        if node.standing is Standing.COMING:
-            copy = new_node(node.node_id, node.kind.pool, node.kind.capacity, node.kind.traits)
-            copy.cpu_milli, copy.memory_mib = node.cpu_milli, node.memory_mib
-            copy.used_cpu_milli, copy.used_memory_mib = node.used_cpu_milli, node.used_memory_mib
-            copy.free_cards, copy.uses = list(node.free_cards), dict(node.uses)
-            copies[node.node_id] = copy
+    for node in fleet.coming.values():
+        copy = new_node(node.node_id, node.kind.pool, node.kind.capacity, node.kind.traits)
+        copy.cpu_milli, copy.memory_mib = node.cpu_milli, node.memory_mib
+        copy.used_cpu_milli, copy.used_memory_mib = node.used_cpu_milli, node.used_memory_mib
+        copy.free_cards, copy.uses = list(node.free_cards), dict(node.uses)
+        copies[node.node_id] = copy
     return copies
 
 
