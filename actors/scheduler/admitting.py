@@ -56,6 +56,7 @@ class Admitting:
         for member in request.members:
             del self._request_of[member]
         self._core.reservations.release(request.request_id)
+        self._wake_for_opened()
         self._victims.pop(request.request_id, None)
         left = self.in_group[request.group] - 1
         self.in_group[request.group] = left
@@ -153,8 +154,7 @@ class Admitting:
                 self._wait_no_more(request)
                 return []
         victims = self._preempt(request)
-        reserved = bool(core.reservations.without(request, core.now_s))
-        core.queues.park(request.request_id, Parked.OTHER if reserved else Parked.ROOM)
+        core.queues.park(request.request_id, Parked.ROOM)
         core.holding.hold(request, found, fits, self._stopping(request))
         return victims
 
@@ -253,12 +253,20 @@ class Admitting:
     def reserve(self) -> None:
         """Who has waited too long at the head of its pool gets nodes that others leave alone."""
         core = self._core
+        self._wake_for_opened()
         for request, fits in core.holding.longest_roomless():
             if core.now_s - request.requested_at_s < RESERVE_AFTER_S:
                 return
             for shape in self._by_pool(request, fits):
                 if core.reservations.reserve(request, shape, core.now_s) is not None:
                     break
+
+    def _wake_for_opened(self) -> None:
+        """Nodes that were kept for somebody are anybody's again."""
+        for node_id in self._core.reservations.opened():
+            node = self._core.fleet.nodes.get(node_id)
+            if node is not None:
+                self._core.wake_by(node)
 
     def _by_pool(self, request: Request, fits: Fits) -> Iterator[Shape]:
         for _, shape in fits:

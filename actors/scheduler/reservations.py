@@ -58,6 +58,7 @@ class Reservations:
         self._ends_by_s = ends_by_s
         self._kept: dict[str, Reserved] = {}
         self._closed: dict[str, frozenset[str]] = {}
+        self._opened: dict[str, None] = {}
         self._renew_at_s = 0.0
         self._looks = 0  # left until then
         self._passed_over: dict[tuple[str, str], float] = {}  # by request and pool: until when
@@ -121,8 +122,17 @@ class Reservations:
 
     def release(self, request_id: str) -> None:
         """It has started, or waits no more."""
-        self._kept.pop(request_id, None)
-        self._closed.pop(request_id, None)
+        reserved = self._kept.pop(request_id, None)
+        if reserved is not None:
+            del self._closed[request_id]
+            self._opened.update(dict.fromkeys(reserved.nodes))
+
+    def opened(self) -> tuple[str, ...]:
+        """The nodes that are closed no more since this was asked last: whoever left them alone may look again."""
+        still = NOWHERE.union(*self._closed.values())
+        opened = tuple(node_id for node_id in self._opened if node_id not in still)
+        self._opened.clear()
+        return opened
 
     def _crowded(self, pool: str) -> bool:
         """Whether enough is reserved already of a pool; a request for any pool is alone."""

@@ -9,14 +9,17 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from levers9.actors.scheduler import events
 from levers9.actors.scheduler.capacity import Node, Standing, new_node
+from levers9.actors.scheduler.core import Core
 from levers9.actors.scheduler.events import Request
 from levers9.actors.scheduler.forecast import NEVER_S
+from levers9.actors.scheduler.placement import new_placement
 from levers9.actors.scheduler.reservations import EASY_FROM, PER_POOL_MAX, RENEW_EVERY_S, RESERVE_AFTER_S, Reservations
 from levers9.actors.scheduler.topology import Assignment, Topologies
 from levers9.model.gangs import Together, TopologyMode
 from levers9.model.nodes import Traits
-from levers9.model.queues import Topology
+from levers9.model.queues import Queueing, Topology
 from levers9.model.resources import Capacity, Shape
 
 OPEN = frozenset({Standing.OPEN})
@@ -280,3 +283,87 @@ def test_who_goes_around_never_delays_the_start_that_was_promised(ends: list[int
             count += 1
             short_one = request_of(f"short{count}", limit_s=short_s)
     assert world.place(gang_of(), now_s)
+
+
+class Cluster:
+    """A core with four nodes, at a clock that ticks each second; everything ends by its limit."""
+
+    def __init__(self) -> None:
+        self.core = Core(new_placement)
+        self.now_s = 0.0
+        self.placed: dict[str, float] = {}
+        self.ends: list[tuple[float, str]] = []
+        self.requests: dict[str, Request] = {}
+        racks = Queueing(topologies=(Topology(name="racks", levels=("rack",)),))
+        self.take(events.QueueingSet(queueing=racks))
+        self.take(events.PoolSet(pool="p"))
+        for place in range(4):
+            self.take(set_of(f"n{place}", f"r{place // 2}"))
+
+    def take(self, event: events.Event) -> None:
+        for decision in self.core.handle(event, self.now_s):
+            if isinstance(decision, events.Placed):
+                self.placed[decision.request_id] = self.now_s
+                request = self.requests[decision.request_id]
+                for member in request.members:
+                    heapq.heappush(self.ends, (self.now_s + request.limit_s, member))
+
+    def ask(self, request: Request) -> None:
+        self.requests[request.request_id] = request
+        self.take(events.Requested(requests=(request,)))
+
+    def tick(self) -> int:
+        """A second passes; returns how many containers have ended."""
+        self.now_s += 1.0
+        ended = 0
+        while self.ends and self.ends[0][0] <= self.now_s:
+            self.take(events.Ended(member=heapq.heappop(self.ends)[1]))
+            ended += 1
+        self.take(events.Ticked())
+        self.take(events.Planned(steps=1000))
+        return ended
+
+
+def set_of(name: str, rack: str) -> events.NodeSet:
+    node = node_of(name, rack)
+    return events.NodeSet(
+        node_id=name, pool="p", capacity=node.kind.capacity, traits=node.kind.traits, standing=Standing.OPEN
+    )
+
+
+def test_in_the_core_a_gang_starts_within_the_bound_and_small_requests_go_on_afterwards() -> None:
+    """Two more of a small function are wanted for each that ends; the gang's room is kept although theirs is short."""
+    cluster, count, wanted = Cluster(), 0, 20
+    started_s = 0.0
+    while cluster.now_s < 200.0:
+        for _ in range(wanted):
+            shape = msgspec.structs.replace(CARD, pool="")
+            small = request_of(f"s{count}", shape=shape, limit_s=20.0 + count % 7, requested_at_s=cluster.now_s)
+            cluster.ask(msgspec.structs.replace(small, group="small"))
+            count += 1
+        wanted = 2 * cluster.tick()
+        if cluster.now_s == 1.0:
+            gang = gang_of()
+            shape = msgspec.structs.replace(CARD, pool="")
+            cluster.ask(msgspec.structs.replace(gang, shape=shape, limit_s=10.0, requested_at_s=1.0))
+        started_s = started_s or cluster.placed.get("gang", 0.0)
+    assert 0.0 < started_s <= 1.0 + RESERVE_AFTER_S + 26.0 + 1.0
+    later = [at_s for request_id, at_s in cluster.placed.items() if request_id != "gang" and at_s > started_s + 10.0]
+    assert len(later) > 16
+
+
+def test_in_the_core_a_short_request_goes_around_while_a_long_one_of_the_same_shape_waits() -> None:
+    cluster = Cluster()
+    shape = msgspec.structs.replace(CARD, pool="")
+    for place in range(16):
+        cluster.ask(request_of(f"m{place}", shape=shape, limit_s=100.0 + 10 * place))
+    cluster.tick()
+    cluster.ask(msgspec.structs.replace(gang_of(16), shape=shape, together=ANYWHERE, limit_s=10.0, requested_at_s=1.0))
+    while cluster.now_s < 106.0:
+        cluster.tick()
+    cluster.ask(request_of("long", shape=shape, requested_at_s=cluster.now_s))
+    cluster.tick()
+    cluster.ask(request_of("short", shape=shape, limit_s=5.0, requested_at_s=cluster.now_s))
+    cluster.tick()
+    assert "short" in cluster.placed
+    assert "long" not in cluster.placed

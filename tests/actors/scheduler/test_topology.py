@@ -418,15 +418,21 @@ class TopologyMachine(RuleBasedStateMachine):
             node.take(f"m{self.taken}", shape, node.pick_cards(shape))
             self.at.put(node)
 
-    @invariant()
-    def counts_are_those_of_a_fresh_look(self) -> None:
+    @rule(shape=st.sampled_from(SHAPES), together=st.sampled_from(TOGETHER), members=st.integers(1, 8))
+    def answers_are_those_of_a_fresh_look(self, shape: Shape, together: Together, members: int) -> None:
         fresh = Topologies()
         fresh.configure((Topology(name="t", levels=("zone", "rack")),), ())
         for node in self.model.values():
             fresh.put(node)
+        members *= together.slice_size
+        for standings in (OPEN, ANY):
+            answer = self.at.assign(members, shape, together, standings)
+            assert answer == fresh.assign(members, shape, together, standings)
+        assert self.at.possible(members, shape, together) == fresh.possible(members, shape, together)
+
+    @invariant()
+    def counts_are_those_of_a_fresh_look(self) -> None:
         for shape in SHAPES[:3]:
-            for together in (TOGETHER[0], TOGETHER[2], TOGETHER[5]):
-                assert self.at.assign(4, shape, together, ANY) == fresh.assign(4, shape, together, ANY)
             assert self.at.count(shape, ANY) == sum(domain_rooms(self.model, shape, ANY, "").values())
 
 
