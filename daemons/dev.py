@@ -16,6 +16,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
+import msgspec
 import trio
 
 from ..errors import Refused
@@ -25,7 +26,7 @@ from ..model.tokens import SECRET_BYTES, make_token
 from .edge import INTERRUPTED, told
 from .lines import LogStyle, as_json, chosen_style, for_person, without_colours
 from .root import Ready, Root, check_writable, default_run_dir
-from .settings import PoolTable, Settings, check_values
+from .settings import TABLES, PoolTable, Settings, check_values, load_settings
 from .signals import cancel_on_signal
 
 _LOG_MAX_BYTES: Final = 16 << 20  # what is longer at a start becomes the one log that is kept besides
@@ -53,6 +54,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--metrics-port", type=int, default=-1, help="default: none")
     parser.add_argument("--gateways", type=int, default=1)
     parser.add_argument("--workers", type=int, default=1, help="workers; the machine is shared out between them")
+    parser.add_argument("--config", default="", metavar="FILE", help="TOML: its pools, guard and queues instead")
     parser.add_argument("--run", default="", metavar="FILE", help="run this Python program, then stop")
     parser.add_argument("--logs", action="store_true", help="show the logs of the control plane")
     parser.add_argument("arguments", nargs="*", help="for the program of --run, behind --")
@@ -129,8 +131,16 @@ def _settings(arguments: argparse.Namespace, state_dir: Path) -> Settings:
         gateways=arguments.gateways,
         pools=(pool,),
     )
+    if arguments.config:
+        settings = _with_tables(settings, Path(arguments.config))
     check_values(settings)
     return settings
+
+
+def _with_tables(settings: Settings, path: Path) -> Settings:
+    """What a file says of pools, their guard and queues; where the state is and which ports there are is ours."""
+    given = load_settings(path, {})
+    return msgspec.structs.replace(settings, **{name: getattr(given, name) for name in TABLES})
 
 
 def _token(state_dir: Path) -> str:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Final
 
-from ...errors import NOT_FOUND, Refused
+from ...errors import INVALID, NOT_FOUND, Refused
 from ...model.queueing_checks import check_queueing
-from ...model.queueing_parts import merged, without
+from ...model.queueing_parts import PARTS, merged, name_of, without
 from ...model.queues import Queueing
 from ...wire import operating
 from ...wire.letter import Letter
@@ -14,7 +14,6 @@ from . import events
 from .deciding import Deciding
 from .group import Group
 from .workers import Workers
-
 
 OPERATORS: Final = (operating.ReadQueueing, operating.ChangeQueueing, operating.TellWorkers)
 
@@ -46,6 +45,7 @@ class Operators:
                 self._tell_workers(letter, worker_ids, wish, now_s)
 
     def _change(self, message: operating.ChangeQueueing, now_s: float) -> None:
+        self._refuse_given(message)
         kept = merged(self._kept, message.put)
         for part, name in message.drop:
             kept = without(kept, part, name)
@@ -54,6 +54,16 @@ class Operators:
         self._kept = kept
         self._group.put_queueing(kept)
         self._deciding.tell(events.QueueingSet(queueing=whole), now_s)
+
+    def _refuse_given(self, message: operating.ChangeQueueing) -> None:
+        """What files say is changed there: said over REST it would change nothing."""
+        asked = [(part, name_of(thing)) for part in PARTS for thing in getattr(message.put, part)]
+        asked += [(part.value, name) for part, name in message.drop]
+        given = [(part, name_of(thing)) for part in PARTS for thing in getattr(self._given, part)]
+        for part, name in asked:
+            if (part, name) in given:
+                what = f"{name!r} of {part} stands in the configuration file."
+                raise Refused(what, fix="Change it there, and start the control plane again.", code=INVALID)
 
     def _answer(self, letter: Letter) -> None:
         core = self._deciding.core

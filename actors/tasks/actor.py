@@ -27,7 +27,8 @@ _NO_QUEUEING: Final = Queueing()
 class TasksActor:
     """Calls of the whole control plane, in one epoch of leadership.
 
-    `serves` names the one workspace of each pool that takes no other's work, `queueing` is what files say of queues.
+    `serves` names the one workspace of each pool that takes no other's work, `queueing` is what files say
+    of queues: it comes before what was said over REST.
     """
 
     def __init__(
@@ -82,7 +83,7 @@ class TasksActor:
             await trio.sleep(OFFERS_EVERY_S)
 
     def _merged(self, kept: ops.Answer) -> Queueing:
-        return merged(self._queueing, kept.queueing) if isinstance(kept, ops.QueueingRow) else self._queueing
+        return merged(kept.queueing, self._queueing) if isinstance(kept, ops.QueueingRow) else self._queueing
 
     async def _prune(self) -> None:
         while True:
