@@ -65,6 +65,7 @@ class Containers:
                 spec=message.spec,
                 gang_id=message.gang_id,
                 rank=message.ranks[place] if message.ranks else place if message.gang_id else 0,
+                replaces=bool(message.ranks),
             )
             for place, container_id in enumerate(message.container_ids)
             if container_id not in self._ledger.rooms
@@ -72,7 +73,7 @@ class Containers:
         for room in new:
             self._ledger.add_room(room)
         if message.ranks:
-            self._ask_for_replacements(new, now_s)
+            self._ask_for_replacements(message.gang_id, new, now_s)
         elif new:
             self.ask([new] if message.gang_id else [[room] for room in new], now_s)
 
@@ -81,10 +82,18 @@ class Containers:
         asked = tuple(request_of(rooms, now_s) for rooms in requests)
         self._deciding.tell(events.Requested(requests=asked), now_s)
 
-    def _ask_for_replacements(self, rooms: list[Room], now_s: float) -> None:
+    def _ask_for_replacements(self, gang_id: str, rooms: list[Room], now_s: float) -> None:
         for room in rooms:
             lost = events.Replacement(request_id=room.gang_id, rank=room.rank, member=room.container_id)
             self._deciding.tell(lost, now_s)
+        self._end_orphans(gang_id, now_s)
+
+    def _end_orphans(self, gang_id: str, now_s: float) -> None:
+        """Where nothing is left of a gang, nothing can be near it: `tasks` asks for a new one."""
+        left = tuple(self._ledger.gangs.get(gang_id, {}).values())
+        if all(room.replaces and room.state is ContainerState.REQUESTED for room in left):
+            for room in left:
+                self._end(room, ContainerEvent.STOP_ASKED, End.DISCONNECTED, "nothing is left of its gang", now_s)
 
     def release(self, container_id: str, why: str, now_s: float) -> None:
         """Forget a request, or stop what runs; what has ended meanwhile is left alone."""
@@ -101,7 +110,7 @@ class Containers:
 
     def stop(self, room: Room, why: str) -> None:
         """Tell the worker to stop a container; it answers with the end, however often it is told."""
-        message = scheduling.StopContainer(container_id=room.container_id, why=why)
+        message = scheduling.StopContainer(container_id=room.container_id, why=why, preempted=room.preempted)
         self._group.send(f"worker/{room.worker_id}", message)
 
     def place(self, room: Room, host: Host, cards: tuple[int, ...], flavor: str, now_s: float) -> None:
@@ -182,6 +191,11 @@ class Containers:
 
     def end(self, room: Room, event: ContainerEvent, end: End, why: str, now_s: float) -> None:
         """A container is no more: its room is free, its tokens are void, and `tasks` hears of it."""
+        self._end(room, event, end, why, now_s)
+        if room.gang_id:
+            self._end_orphans(room.gang_id, now_s)
+
+    def _end(self, room: Room, event: ContainerEvent, end: End, why: str, now_s: float) -> None:
         self._group.move_container(room, self._ledger.end(room, event, now_s), end, why)
         self._group.revoke(room.container_id)
         self._deciding.tell(events.Ended(member=room.container_id), now_s)

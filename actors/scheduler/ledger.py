@@ -35,6 +35,7 @@ class Room(msgspec.Struct, kw_only=True):
     rank: int = 0
     address: str = ""
     preempted: bool = False
+    replaces: bool = False  # a member that its gang lost
 
     def move(self, event: ContainerEvent) -> ContainerState:
         """Follow the table of container states; returns the state before. Raises KeyError for an unknown pair."""

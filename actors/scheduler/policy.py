@@ -122,6 +122,7 @@ class SchedulerPolicy:
 
     def _know(self, room: Room, now_s: float) -> None:
         if room.state is ContainerState.REQUESTED:
+            room.replaces = True
             lost = events.Replacement(request_id=room.gang_id, rank=room.rank, member=room.container_id)
             self._deciding.tell(lost, now_s)
             return
