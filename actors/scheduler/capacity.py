@@ -86,6 +86,8 @@ class Node(msgspec.Struct, kw_only=True):
         if not shape.takes_type(self.kind.capacity.gpu_type):
             return False
         milli = shape.gpu_milli
+        if milli == CARD_MILLI:
+            return self.free_cards.count(milli) >= shape.gpu_count
         return sum(free >= milli for free in self.free_cards) >= shape.gpu_count
 
     def count(self, shape: Shape) -> int:
@@ -95,10 +97,11 @@ class Node(msgspec.Struct, kw_only=True):
         most = min(self.cpu_milli // shape.cpu_milli, self.memory_mib // shape.memory_mib)
         if not shape.gpu_count:
             return most
-        if shape.shared and shape.gpu_count > 1:
+        if shape.gpu_milli == CARD_MILLI:
+            return min(most, self.free_cards.count(CARD_MILLI) // shape.gpu_count)
+        if shape.gpu_count > 1:
             return self._count_by_picking(shape, most)
-        pieces = sum(free // shape.gpu_milli for free in self.free_cards)
-        return min(most, pieces // shape.gpu_count)
+        return min(most, sum(free // shape.gpu_milli for free in self.free_cards))
 
     def _count_by_picking(self, shape: Shape, most: int) -> int:
         """Shares of several cards each: how many fit depends on which cards the others get."""

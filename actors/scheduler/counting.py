@@ -7,7 +7,7 @@ from typing import Final
 
 from ...model.resources import CARD_MILLI, Shape
 from .capacity import Node, NodeKind, Standing
-from .domains import NO_LEAF, Domains, Leaf
+from .domains import NO_LEAF, Domains, Leaf, Tree
 
 CHANGES_KEPT: Final = 65_536  # whoever is further behind counts everything again, which is about as much work
 NOWHERE: Final[frozenset[str]] = frozenset()
@@ -46,8 +46,10 @@ class Changes:
 class Counted:
     """Domains with counts as of some change, of nodes with some standings."""
 
-    def __init__(self, domains: Domains, count: Count, standings: frozenset[Standing]) -> None:
-        self.domains = domains
+    def __init__(self, tree: Tree, unit: tuple[int, int], count: Count, standings: frozenset[Standing]) -> None:
+        self._tree = tree
+        self._unit = unit
+        self._domains = Domains(tree, *unit)
         self._count = count
         self._standings = standings
         self._without = NOWHERE
@@ -55,21 +57,23 @@ class Counted:
 
     def catch_up(self, nodes: Mapping[str, Node], changes: Changes, without: frozenset[str]) -> Domains:
         """Count again what has changed; nodes in `without` count for nothing."""
-        touched = changes.since(self._counted_to) if self._counted_to >= 0 else None
+        touched = changes.since(self._counted_to)
         self._counted_to = changes.next
         others = () if without is self._without or without == self._without else sorted(without ^ self._without)
         self._without = without
-        for node_id in dict.fromkeys((*self.domains.nodes, *nodes)) if touched is None else touched:
+        if touched is None:
+            self._domains = Domains(self._tree, *self._unit)
+            self._domains.fill(leaf for node in nodes.values() if (leaf := self._leaf(node)).members)
+            return self._domains
+        for node_id in (*touched, *others):
             self._recount(node_id, nodes.get(node_id))
-        for node_id in others:
-            self._recount(node_id, nodes.get(node_id))
-        return self.domains
+        return self._domains
 
     def _recount(self, node_id: str, node: Node | None) -> None:
-        self.domains.put(node_id, NO_LEAF if node is None else self._leaf(node))
+        self._domains.put(node_id, NO_LEAF if node is None else self._leaf(node))
 
     def _leaf(self, node: Node) -> Leaf:
-        path = self.domains.tree.paths.get(node.node_id)
+        path = self._tree.paths.get(node.node_id)
         if path is None or node.standing not in self._standings or node.node_id in self._without:
             return NO_LEAF
         members = self._count(node)

@@ -95,14 +95,22 @@ class Domains:
         self._at: dict[int, Fits] = {}  # by depth: all domains of it, once somebody asked
         self._below: dict[Path, Fits] = {}  # right below a domain, once somebody asked
 
-    @property
-    def nodes(self) -> Iterable[str]:
-        """The nodes into which any fit."""
-        return self._leaves
-
     def leaf(self, node_id: str, path: Path = ROOT) -> Leaf:
         """What a node counts for now; with this path if for nothing."""
         return self._leaves.get(node_id) or Leaf(path, 0, 0)
+
+    def fill(self, leaves: Iterable[Leaf]) -> None:
+        """What all nodes count for, told at once where nothing is known yet."""
+        self._leaves = {leaf.path[-1]: leaf for leaf in leaves}
+        level = {leaf.path: leaf.members for leaf in self._leaves.values()}
+        self._sums = dict(level)
+        for depth in range(self.tree.node_depth, 0, -1):
+            unit = self.unit if depth == self.unit_depth else 1
+            above: dict[Path, int] = {}
+            for path, count in level.items():
+                above[path[:-1]] = above.get(path[:-1], 0) + count // unit
+            level = {path: count for path, count in above.items() if count}
+            self._sums.update(level)
 
     def put(self, node_id: str, leaf: Leaf) -> None:
         """What a node counts for from now on."""

@@ -11,8 +11,9 @@ import msgspec
 
 from ...model.gangs import Together
 from ...model.resources import Shape
-from .capacity import Node
+from .capacity import Node, Use
 from .domains import Domains, Leaf, Tree
+from .gangs import copy_of
 from .topology import find, unit_of
 
 UNKNOWN_S: Final = 0.0  # nobody knows when it ends
@@ -54,16 +55,25 @@ def earliest(
 
 def _steps(node: Node, shape: Shape, ends_by_s: EndsBy, now_s: float) -> list[_Step]:
     """How room grows on a node as one container after the other ends."""
-    trial = msgspec.structs.replace(
-        node, free_cards=[*node.free_cards], lost_cards=[*node.lost_cards], uses={**node.uses}
-    )
+    trial = copy_of(node)
     steps = [_Step(now_s, node.node_id, trial.count(shape))]
     ends = {member: ends_by_s(member) for member in node.uses}
     unlimited = sum(end_s == UNKNOWN_S for end_s in ends.values())
     for member, end_s in sorted(ends.items(), key=lambda end: (end[1] or NEVER_S, end[0])):
-        trial.give_back(member)
+        _end(trial, node.uses[member])
         at_s = max(now_s, end_s or NEVER_S)
         if steps[-1].at_s == at_s:
             steps.pop()
         steps.append(_Step(at_s, node.node_id, trial.count(shape), -unlimited if at_s == NEVER_S else 0))
     return steps
+
+
+def _end(trial: Node, use: Use) -> None:
+    """What it held is free, but for lost cards: these stay so, whichever of them the worker may mean."""
+    trial.used_cpu_milli -= use.cpu_milli
+    trial.used_memory_mib -= use.memory_mib
+    trial.cpu_milli = max(0, trial.kind.capacity.cpu_milli - trial.used_cpu_milli)
+    trial.memory_mib = max(0, trial.kind.capacity.memory_mib - trial.used_memory_mib)
+    for card in use.cards:
+        if card not in trial.lost_cards:
+            trial.free_cards[card] += use.card_milli

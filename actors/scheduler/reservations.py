@@ -24,11 +24,12 @@ from .topology import Topologies
 RESERVE_AFTER_S: Final = 60.0  # shorter waits end by themselves more often than not, and each reservation idles nodes
 PER_POOL_MAX: Final = 1  # each more would idle more nodes at once; the next one gets its turn when this one starts
 RENEW_EVERY_S: Final = 1.0
+FORECAST_EVERY_S: Final = 10.0
 EASY_FROM: Final = 5  # of a request of which so many fit on an empty node, one finds room wherever something ends
 LOOKS_PER_S: Final = 64  # at requests that get nothing reserved; each is looked at again
 LOOKED_AGAIN_AFTER_S: Final = 60.0
 NODES_LOOKED_AT: Final = 256  # of one domain, unless it takes more of them
-DOMAINS_LOOKED_AT: Final = 8
+DOMAINS_LOOKED_AT: Final = 4
 
 _OPEN: Final = frozenset({Standing.OPEN})
 _USABLE: Final = frozenset({Standing.OPEN, Standing.COMING})
@@ -41,6 +42,7 @@ class Reserved(msgspec.Struct, frozen=True, kw_only=True):
     shape: Shape
     nodes: tuple[str, ...]
     at_s: float
+    looked_at_s: float
 
 
 class _Memory(msgspec.Struct, frozen=True, kw_only=True):
@@ -160,7 +162,7 @@ class Reservations:
                 best = start
         if best is None:
             return None
-        return Reserved(request=request, shape=shape, nodes=best.nodes, at_s=best.at_s)
+        return Reserved(request=request, shape=shape, nodes=best.nodes, at_s=best.at_s, looked_at_s=now_s)
 
     def _start(self, tree: Tree, nodes: list[Node], request: Request, shape: Shape, now_s: float) -> Start | None:
         members, together = len(request.members), request.together
@@ -196,14 +198,23 @@ class Reservations:
         self._looks = LOOKS_PER_S
         self._passed_over = {key: until_s for key, until_s in self._passed_over.items() if now_s < until_s}
         for request_id, reserved in tuple(self._kept.items()):
-            nodes = [self._topologies.nodes.get(node_id) for node_id in reserved.nodes]
-            usable = [node for node in nodes if node is not None and node.standing in _USABLE]
-            start = self._again(reserved, usable, now_s) if len(usable) == len(nodes) else None
-            renewed = self._find(reserved.request, reserved.shape, now_s) if start is None else reserved
-            self.release(request_id)
-            if renewed is not None:
-                at_s = renewed.at_s if start is None else min(reserved.at_s, start.at_s)
-                self._keep(msgspec.structs.replace(renewed, at_s=at_s))
+            renewed = self._renewed(reserved, now_s)
+            if renewed is not reserved:
+                self.release(request_id)
+                if renewed is not None:
+                    self._keep(renewed)
+
+    def _renewed(self, reserved: Reserved, now_s: float) -> Reserved | None:
+        nodes = [self._topologies.nodes.get(node_id) for node_id in reserved.nodes]
+        usable = [node for node in nodes if node is not None and node.standing in _USABLE]
+        start = None
+        if len(usable) == len(nodes):
+            if now_s < reserved.looked_at_s + FORECAST_EVERY_S:
+                return reserved
+            start = self._again(reserved, usable, now_s)
+        if start is None:
+            return self._find(reserved.request, reserved.shape, now_s)
+        return msgspec.structs.replace(reserved, at_s=min(reserved.at_s, start.at_s), looked_at_s=now_s)
 
     def _again(self, reserved: Reserved, nodes: list[Node], now_s: float) -> Start | None:
         """When it would start on the nodes that it has."""

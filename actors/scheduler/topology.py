@@ -278,14 +278,12 @@ class Topologies:
         standings: frozenset[Standing],
         without: frozenset[str],
     ) -> tuple[Lack, ...]:
-        """Each resource of which there is too little for all members; the first where it is all there, but apart."""
+        """The first resource that is too little for all members; the first of all where none is, but all are apart."""
         shapes = alone(shape)
-        scarce = [
-            resource
-            for resource, other in shapes.items()
-            if self.counts(tree, other, Together(), standings, without).fit(ROOT) < members
-        ]
-        return tuple(lack(resource, shape, members - fits) for resource in scarce or [*shapes][:1])
+        for resource, other in shapes.items():
+            if self.counts(tree, other, Together(), standings, without).fit(ROOT) < members:
+                return (lack(resource, shape, members - fits),)
+        return (lack(next(iter(shapes)), shape, members - fits),)
 
     # Trees and counts
 
@@ -327,8 +325,8 @@ class Topologies:
         """The counts that are kept for a question; those that nobody asked for longest make room."""
         counted = self._counted.pop(question, None)
         if counted is None:
-            domains = Domains(self._trees[question.topology], question.unit_depth, question.unit)
-            counted = Counted(domains, count, question.standings)
+            tree, unit = self._trees[question.topology], (question.unit_depth, question.unit)
+            counted = Counted(tree, unit, count, question.standings)
             if len(self._counted) >= COUNTED_MAX:
                 del self._counted[next(iter(self._counted))]
         self._counted[question] = counted

@@ -15,7 +15,14 @@ from levers9.actors.scheduler.core import Core
 from levers9.actors.scheduler.events import Request
 from levers9.actors.scheduler.forecast import NEVER_S
 from levers9.actors.scheduler.placement import new_placement
-from levers9.actors.scheduler.reservations import EASY_FROM, PER_POOL_MAX, RENEW_EVERY_S, RESERVE_AFTER_S, Reservations
+from levers9.actors.scheduler.reservations import (
+    EASY_FROM,
+    FORECAST_EVERY_S,
+    PER_POOL_MAX,
+    RENEW_EVERY_S,
+    RESERVE_AFTER_S,
+    Reservations,
+)
 from levers9.actors.scheduler.topology import Assignment, Topologies
 from levers9.model.gangs import Together, TopologyMode
 from levers9.model.nodes import Traits
@@ -206,10 +213,12 @@ def test_what_ends_early_makes_the_start_sooner_and_nothing_makes_it_later() -> 
     for card in range(4):
         world.end(f"n2-{card}")
     short = request_of("short", limit_s=100.0)
-    assert world.reservations.without(short, 62.0) == frozenset({"n2", "n3"})  # it starts at 150 now
+    assert world.reservations.without(short, 62.0) == frozenset()  # it starts at 200, as far as is known
+    later_s = 60.0 + FORECAST_EVERY_S
+    assert world.reservations.without(short, later_s) == frozenset({"n2", "n3"})  # it starts at 150 now
     for card in range(4):
         world.run(f"late-{card}", "n2", 1000.0)  # of higher rank
-    assert world.reservations.without(short, 64.0) == frozenset({"n2", "n3"})
+    assert world.reservations.without(short, later_s + FORECAST_EVERY_S) == frozenset({"n2", "n3"})
 
 
 def test_another_one_who_is_told_what_this_one_knows_keeps_the_same() -> None:
