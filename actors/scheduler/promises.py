@@ -49,7 +49,7 @@ class Promises:
             pool=promised.pool,
             workers=promised.workers,
         )
-        self._queues.admit(promised.request, found.flavor, now_s)
+        self._queues.restore(promised.request, found.flavor, now_s)
         self._seat(promised.request, found, now_s, promised.deadline_s)
 
     def _shape_of(self, promised: Promised) -> Shape:

@@ -1,0 +1,444 @@
+"""The core as a whole: what always holds of it, whatever it is told, and what follows from single events."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
+
+from levers9.actors.scheduler import events
+from levers9.actors.scheduler.capacity import Node, Standing
+from levers9.actors.scheduler.core import Core
+from levers9.actors.scheduler.events import Decision, Request
+from levers9.actors.scheduler.placement import new_placement
+from levers9.model.figures import GANG_READY_S, GANG_RETRY_S
+from levers9.model.gangs import Together, TopologyMode
+from levers9.model.nodes import NodeOffer, NodeState, Traits
+from levers9.model.queues import (
+    Cohort,
+    Flavor,
+    FlavorLimits,
+    Limits,
+    PriorityClass,
+    Queue,
+    Queueing,
+    Quota,
+    Reclaim,
+    Share,
+    Topology,
+    Within,
+)
+from levers9.model.reasons import HoldKind, Reason
+from levers9.model.resources import CARD_MILLI, NOTHING, Amount, Capacity, Shape, amount_of
+
+TRAY = Capacity(cpu_milli=8000, memory_mib=16_000, gpu_count=4, gpu_type="GB200")
+PLAIN = Capacity(cpu_milli=4000, memory_mib=8000)
+CARD = Shape(cpu_milli=250, memory_mib=128, gpu_count=1, gpu_types=("GB200",))
+SHAPES = (
+    CARD,
+    Shape(cpu_milli=500, memory_mib=500),
+    Shape(cpu_milli=250, memory_mib=128, gpu_count=1, gpu_milli=300),
+    Shape(cpu_milli=1000, memory_mib=128, gpu_count=4),
+    Shape(cpu_milli=100, memory_mib=100, pool="plain"),
+)
+QUEUEING = Queueing(
+    flavors=(Flavor(name="gb200", gpu_type="GB200", topology="nvl"),),
+    cohorts=(Cohort(name="all"),),
+    quotas=(
+        Quota(
+            name="gpu",
+            cohort="all",
+            flavors=(FlavorLimits(flavor="gb200", gpu=Limits(nominal=4000, borrowing=4000)),),
+            preempt=Within.LOWER_PRIORITY,
+            reclaim=Reclaim.ANY,
+        ),
+        Quota(name="rest", cohort="all", flavors=(FlavorLimits(flavor="gb200", gpu=Limits(nominal=4000)),)),
+    ),
+    queues=(Queue(name="q", workspace="a", quota="gpu"), Queue(name="q", workspace="b", quota="rest")),
+    shares=(Share(workspace="c", max_containers=3),),
+    priorities=(PriorityClass(name="high", value=100),),
+    topologies=(Topology(name="nvl", levels=("rack",)),),
+)
+
+
+def request(name: str, shape: Shape = CARD, members: int = 1, workspace: str = "w", **more: object) -> Request:
+    names = (name,) if members == 1 else tuple(f"{name}/{rank}" for rank in range(members))
+    group = f"{workspace}-{more.get('queue', '')}-{more.get('priority', '')}-{shape}-{members}"
+    return Request(request_id=name, group=group, workspace=workspace, members=names, shape=shape, **more)  # type: ignore[arg-type]
+
+
+class Told:
+    """A core, and all that it decided. `plan` goes on until there is no more."""
+
+    def __init__(self, queueing: Queueing = Queueing()) -> None:  # noqa: B008 (frozen)
+        self.core = Core(new_placement, queueing)
+        self.now_s = 1000.0
+
+    def tell(self, *told: events.Event) -> list[Decision]:
+        decisions: list[Decision] = []
+        for event in told:
+            decisions += self.core.handle(event, self.now_s)
+        return decisions
+
+    def plan(self, *told: events.Event, steps: int = 256) -> list[Decision]:
+        decisions = self.tell(*told)
+        while True:
+            decisions += self.tell(events.Planned(steps=steps))
+            if not decisions or not isinstance(decisions[-1], events.More):
+                return decisions
+            decisions.pop()
+
+    def pool(self, name: str = "p", size: Capacity | None = None, **more: object) -> None:
+        self.tell(events.PoolSet(pool=name, size=size, **more))  # type: ignore[arg-type]
+
+    def node(
+        self, name: str, standing: Standing = Standing.OPEN, pool: str = "p", size: Capacity = TRAY, rack: str = ""
+    ) -> list[Decision]:
+        labels = (("rack", rack),) if rack else ()
+        traits = Traits(labels=labels, gpu_sharing=True)
+        return self.plan(
+            events.NodeSet(node_id=name, pool=pool, capacity=size, traits=traits, standing=standing, why_closed="shut")
+        )
+
+    def ask(self, *requests: Request) -> list[Decision]:
+        return self.plan(events.Requested(requests=requests))
+
+
+def placed(decisions: list[Decision]) -> dict[str, list[str]]:
+    return {one.request_id: [node for node, _ in one.spots] for one in decisions if isinstance(one, events.Placed)}
+
+
+def held(decisions: list[Decision]) -> list[tuple[Reason, ...]]:
+    return [one.reasons for one in decisions if isinstance(one, events.Held)]
+
+
+class TestGangs:
+    def test_a_gang_gets_all_its_room_or_none(self) -> None:
+        told = Told()
+        told.pool()
+        told.node("one")
+        assert placed(told.ask(request("g", members=8))) == {}
+        assert told.core.fleet.nodes["one"].uses == {}
+        assert placed(told.node("two")) == {"g": ["one"] * 4 + ["two"] * 4}
+
+    def test_workers_are_ordered_for_all_of_it_and_what_is_there_is_promised(self) -> None:
+        told = Told()
+        told.pool(size=TRAY, max_workers=3)
+        told.node("one")
+        decisions = told.ask(request("g", members=8))
+        (wanted,) = [one for one in decisions if isinstance(one, events.RoomWanted)]
+        assert wanted.gangs == (events.GangWanted("g", (), 1),)
+        assert [reason.kind for reason in held(decisions)[-1]] == [HoldKind.GANG]
+        assert placed(told.ask(request("small"))) == {}
+        told.node("two", Standing.COMING)
+        assert placed(told.node("two"))["g"] == ["one"] * 4 + ["two"] * 4
+
+    def test_what_a_pool_may_never_start_is_not_ordered(self) -> None:
+        told = Told()
+        told.pool(size=TRAY, max_workers=1)
+        decisions = told.ask(request("g", members=8))
+        assert not any(isinstance(one, events.RoomWanted) for one in decisions)
+        assert told.core.promises.live == {}
+
+    def test_at_the_deadline_everything_is_given_back_and_nothing_is_ordered_for_a_while(self) -> None:
+        told = Told()
+        told.pool(size=TRAY, max_workers=3)
+        told.node("one")
+        told.ask(request("g", members=8))
+        told.now_s += GANG_READY_S
+        decisions = told.plan(events.Ticked())
+        (back,) = [one for one in decisions if isinstance(one, events.GangGivenBack)]
+        assert (back.request_id, back.pool, back.nodes) == ("g", "p", ("one",))
+        assert told.core.fleet.nodes["one"].uses == {}
+        assert "g" in told.core.admitting.waiting
+        told.now_s += GANG_RETRY_S - 1
+        assert not any(isinstance(one, events.RoomWanted) and one.gangs for one in told.plan(events.Ticked()))
+        told.now_s += 1
+        told.core.queues.wake_all()
+        assert any(isinstance(one, events.RoomWanted) and one.gangs for one in told.plan(events.Ticked()))
+
+    def test_named_nodes_are_ordered_by_name(self) -> None:
+        told = Told(QUEUEING)
+        told.pool()
+        offers = [
+            NodeOffer(capacity=TRAY, traits=Traits(node=name, labels=(("rack", rack),)))
+            for name, rack in (("tray1", "r1"), ("tray2", "r1"), ("tray3", "r2"))
+        ]
+        told.tell(events.NodesOffered(pool="p", offers=tuple(offers)))
+        near = Together(mode=TopologyMode.REQUIRED, level="rack")
+        decisions = told.ask(request("g", members=8, together=near))
+        (wanted,) = [one for one in decisions if isinstance(one, events.RoomWanted)]
+        assert wanted.gangs == (events.GangWanted("g", ("tray1", "tray2"), 0),)
+        for name in ("tray1", "tray2"):
+            traits = Traits(node=name, labels=(("rack", "r1"),))
+            decisions = told.plan(
+                events.NodeSet(node_id=f"w-{name}", pool="p", capacity=TRAY, traits=traits, standing=Standing.OPEN)
+            )
+        assert set(placed(decisions)["g"]) == {"w-tray1", "w-tray2"}
+
+    def test_a_cordoned_node_is_named_where_it_would_have_made_a_gang_fit(self) -> None:
+        told = Told(QUEUEING)
+        told.pool()
+        told.node("one", rack="r")
+        told.node("two", Standing.CLOSED, rack="r")
+        near = Together(mode=TopologyMode.REQUIRED, level="rack")
+        (reasons,) = held(told.ask(request("g", members=8, together=near)))
+        assert (reasons[0].kind, reasons[0].fits, reasons[0].wanted) == (HoldKind.TOPOLOGY, 4, 8)
+        assert [(one.node, one.why) for one in reasons[0].excluded] == [("two", "shut")]
+        assert set(placed(told.node("two", rack="r"))) == {"g"}
+
+    def test_a_lost_member_is_replaced_near_the_others(self) -> None:
+        told = Told(QUEUEING)
+        told.pool()
+        for name in ("one", "two"):
+            told.node(name, rack="r")
+        near = Together(mode=TopologyMode.REQUIRED, level="rack")
+        told.ask(request("g", members=8, together=near))
+        told.plan(events.NodeGone(node_id="two"), *(events.Ended(member=f"g/{rank}") for rank in range(4, 8)))
+        lost = [events.Replacement(request_id="g", rank=rank, member=f"new/{rank}") for rank in range(4, 8)]
+        assert told.plan(*lost) == []
+        assert told.node("elsewhere", rack="s") == []
+        decisions = told.node("three", rack="r")
+        replaced = [one for one in decisions if isinstance(one, events.Replaced)]
+        assert [(one.rank, one.member, one.node_id) for one in replaced] == [
+            (rank, f"new/{rank}", "three") for rank in range(4, 8)
+        ]
+
+
+class TestPools:
+    def test_when_the_first_pool_is_at_its_maximum_the_next_one_is_asked(self) -> None:
+        told = Told()
+        told.pool("first", TRAY, rank=0)
+        told.pool("second", TRAY, rank=1)
+        assert [one.pool for one in told.ask(request("a")) if isinstance(one, events.RoomWanted)] == ["first"]
+        hold = events.PoolHolds(pool="first", reason=Reason(kind=HoldKind.MAXIMUM))
+        decisions = [one for one in told.plan(hold) if isinstance(one, events.RoomWanted)]
+        assert {one.pool: len(one.shapes) for one in decisions} == {"first": 0, "second": 1}
+
+    def test_a_preference_list_is_tried_in_order_whatever_the_order_of_pools(self) -> None:
+        told = Told()
+        for name, kind in (("t4", "T4"), ("a100", "A100")):
+            told.pool(name)
+            size = Capacity(cpu_milli=1000, memory_mib=1000, gpu_count=1, gpu_type=kind)
+            told.node(f"node-{name}", pool=name, size=size)
+        shape = Shape(cpu_milli=1, memory_mib=1, gpu_count=1, gpu_types=("A100", "T4"))
+        assert placed(told.ask(request("a", shape))) == {"a": ["node-a100"]}
+        assert placed(told.ask(request("b", shape))) == {"b": ["node-t4"]}
+
+    def test_work_without_cards_goes_to_workers_without_cards(self) -> None:
+        told = Told()
+        told.pool("cards")
+        told.pool("plain")
+        told.node("c", pool="cards")
+        told.node("p", pool="plain", size=PLAIN)
+        assert placed(told.ask(request("a", SHAPES[1]))) == {"a": ["p"]}
+
+    def test_a_node_that_is_cordoned_by_its_cluster_takes_nothing_new(self) -> None:
+        told = Told()
+        told.pool()
+        offer = NodeOffer(capacity=TRAY, traits=Traits(node="tray"))
+        told.tell(events.NodesOffered(pool="p", offers=(offer,)))
+        node = events.NodeSet(node_id="w", pool="p", capacity=TRAY, traits=Traits(node="tray"), standing=Standing.OPEN)
+        told.plan(node)
+        cordoned = NodeOffer(capacity=TRAY, traits=Traits(node="tray"), state=NodeState.CORDONED)
+        told.plan(events.NodesOffered(pool="p", offers=(cordoned,)))
+        assert placed(told.ask(request("a"))) == {}
+        assert placed(told.plan(events.NodesOffered(pool="p", offers=(offer,)))) == {"a": ["w"]}
+
+    def test_a_node_that_is_listed_twice_is_one_node(self) -> None:
+        told = Told()
+        told.pool()
+        offer = NodeOffer(capacity=TRAY, traits=Traits(node="tray"))
+        told.tell(events.NodesOffered(pool="p", offers=(offer, offer)))
+        assert [node.name for node in told.core.fleet.nodes.values()] == ["tray"]
+
+
+class TestTime:
+    def test_a_new_leader_places_nothing_before_its_time(self) -> None:
+        told = Told()
+        told.pool()
+        told.node("one")
+        told.tell(events.PlacementsFrom(at_s=told.now_s + 15))
+        decisions = told.ask(request("a"))
+        assert [[reason.kind for reason in reasons] for reasons in held(decisions)] == [[HoldKind.LEADER]]
+        told.now_s += 15
+        assert placed(told.plan(events.Ticked())) == {"a": ["one"]}
+
+    def test_a_clock_that_goes_back_stands_still(self) -> None:
+        told = Told()
+        told.pool()
+        told.now_s -= 900
+        told.node("one")
+        assert placed(told.ask(request("a"))) == {"a": ["one"]}
+        assert told.core.now_s == 1000.0
+
+    def test_what_is_no_event_is_an_error(self) -> None:
+        with pytest.raises(TypeError):
+            Told().tell(events.Event())
+
+
+class Machine(RuleBasedStateMachine):
+    """Anything may happen in any order; after each step all rooms, quotas and requests are accounted for."""
+
+    @initialize()
+    def begin(self) -> None:
+        self.told = Told(QUEUEING)
+        self.told.pool("p", None)
+        self.told.pool("plain", PLAIN, max_workers=3)
+        self.requests: dict[str, Request] = {}
+        self.ended: set[str] = set()
+        self.numbers = 0
+        self.replayed = Core(new_placement, QUEUEING)
+
+    def tell(self, *told: events.Event) -> None:
+        decisions = self.told.plan(*told)
+        for one in decisions:
+            if isinstance(one, events.Placed):
+                assert all(self.told.core.fleet.nodes[node].standing is Standing.OPEN for node, _ in one.spots)
+                assert len(one.spots) == len(self.requests[one.request_id].members)
+
+    @rule(
+        shape=st.sampled_from(SHAPES),
+        members=st.sampled_from((1, 1, 1, 2, 4, 8)),
+        where=st.sampled_from((("a", "q"), ("b", "q"), ("a", "default"), ("c", "default"))),
+        priority=st.sampled_from(("default", "high")),
+        mode=st.sampled_from(TopologyMode),
+    )
+    def ask(self, shape: Shape, members: int, where: tuple[str, str], priority: str, mode: TopologyMode) -> None:
+        self.numbers += 1
+        together = Together() if mode is TopologyMode.NONE else Together(mode=mode, level="rack")
+        asked = request(
+            f"r{self.numbers}",
+            shape,
+            members,
+            where[0],
+            queue=where[1],
+            priority=priority,
+            together=together,
+            requested_at_s=self.told.now_s,
+        )
+        self.requests[asked.request_id] = asked
+        self.tell(events.Requested(requests=(asked, asked)))
+
+    @rule(
+        number=st.integers(0, 5),
+        standing=st.sampled_from((Standing.OPEN, Standing.OPEN, Standing.COMING, Standing.CLOSED)),
+        cards=st.sampled_from((4, 4, 3, 0)),
+    )
+    def set_node(self, number: int, standing: Standing, cards: int) -> None:
+        pool = "plain" if number == 5 else "p"
+        size = PLAIN if number == 5 else Capacity(cpu_milli=8000, memory_mib=16_000, gpu_count=cards, gpu_type="GB200")
+        traits = Traits(labels=(("rack", f"rack{number // 2}"),), gpu_sharing=number % 2 == 0)
+        self.tell(events.NodeSet(node_id=f"n{number}", pool=pool, capacity=size, traits=traits, standing=standing))
+
+    @rule(number=st.integers(0, 5))
+    def lose_node(self, number: int) -> None:
+        node = self.told.core.fleet.nodes.get(f"n{number}")
+        members = [] if node is None else [member for member, use in node.uses.items() if not use.promised]
+        self.tell(events.NodeGone(node_id=f"n{number}"), *(events.Ended(member=member) for member in members))
+        self.ended.update(members)
+
+    @rule(place=st.integers(0, 200))
+    def end(self, place: int) -> None:
+        members = [member for asked in self.requests.values() for member in asked.members]
+        if members:
+            member = members[place % len(members)]
+            self.tell(events.Ended(member=member))
+            self.ended.add(member)
+
+    @rule(place=st.integers(0, 200))
+    def start(self, place: int) -> None:
+        running = sorted(self.told.core.tenants.by_member)
+        if running:
+            self.tell(events.Started(member=running[place % len(running)]))
+
+    @rule(seconds=st.sampled_from((0.0, 0.3, 5.0, 61.0, 301.0)))
+    def time_passes(self, seconds: float) -> None:
+        self.told.now_s += seconds
+        self.tell(events.Ticked())
+
+    @invariant()
+    def room_is_accounted_for(self) -> None:
+        """Free + used + promised = total, and nothing is below zero; a card has one owner, or sharers of it (I2)."""
+        core = self.told.core
+        for node in core.fleet.nodes.values():
+            _check_room(node)
+            assert all(core.tenants.by_member[member] for member in node.uses)
+
+    @invariant()
+    def quota_used_is_the_sum_of_who_has_room(self) -> None:
+        """I4."""
+        core = self.told.core
+        used: dict[tuple[str, str], Amount] = {}
+        for live in core.tenants.by_request.values():
+            key = (live.request.workspace, live.request.queue)
+            count = sum(bool(member) for member in live.members)
+            used[key] = used.get(key, NOTHING).plus(amount_of(live.request.shape, count))
+        queues, _ = core.queues.standing()
+        assert {(row.workspace, row.name): row.used for row in queues if row.used != NOTHING} == used
+
+    @invariant()
+    def each_request_waits_or_has_room(self) -> None:
+        """I9: what has not ended is never dropped; what waits holds nothing."""
+        core = self.told.core
+        for asked in self.requests.values():
+            waits = asked.request_id in core.admitting.waiting
+            live = core.tenants.by_request.get(asked.request_id)
+            if waits:
+                assert live is None
+            elif not self.ended.intersection(asked.members):
+                assert live is not None
+                assert all(live.members)
+
+    @invariant()
+    def a_gang_that_runs_has_all_its_nodes(self) -> None:
+        for live in self.told.core.tenants.by_request.values():
+            if not live.promised and not self.ended.intersection(live.request.members):
+                assert all(node in self.told.core.fleet.nodes for node in live.nodes)
+
+    @invariant()
+    def nobody_waits_who_has_quota_and_room(self) -> None:
+        """No request blocks another one."""
+        core = self.told.core
+        for asked in core.admitting.waiting.values():
+            fits = core.queues.check(asked, core.now_s)
+            if not isinstance(fits, Reason):
+                without = core.reservations.without(asked, core.now_s)
+                assert not hasattr(core.finder.now(asked, fits, without), "nodes")
+
+    def teardown(self) -> None:
+        """Whatever a core came to, another one that is told its snapshot stands there too."""
+        if not hasattr(self, "told"):
+            return
+        snapshot = self.told.core.snapshot()
+        other = Core(new_placement)
+        for event in snapshot:
+            other.handle(event, self.told.now_s)
+        assert _standing(other.snapshot()) == _standing(snapshot)
+
+
+def _standing(snapshot: tuple[events.Event, ...]) -> list[events.Event]:
+    """Without what is remembered of the past, which moves on with time."""
+    return [event for event in snapshot if not isinstance(event, events.Recalled)]
+
+
+def _check_room(node: Node) -> None:
+    used = node.used
+    cards = [0] * len(node.free_cards)
+    for use in node.uses.values():
+        for card in use.cards:
+            cards[card] += use.card_milli
+    assert all(milli <= CARD_MILLI for milli in cards)
+    assert used.gpu_milli == sum(cards)
+    capacity = node.kind.capacity
+    assert node.cpu_milli == max(0, capacity.cpu_milli - used.cpu_milli)
+    assert node.memory_mib == max(0, capacity.memory_mib - used.memory_mib)
+    lost = set(node.lost_cards)
+    assert node.free_cards == [0 if card in lost else CARD_MILLI - milli for card, milli in enumerate(cards)]
+    assert len(cards) - len(lost) == capacity.gpu_count
+
+
+TestMachine = Machine.TestCase
+TestMachine.settings = settings.get_profile("property")
+TestMachine = pytest.mark.slow(TestMachine)
