@@ -27,7 +27,7 @@ from .orders import Order, OrderBook
 from .questions import SINGLES_MAX, Answered, Questions
 from .settings import PoolSettings, declarations, declared
 from .standing import standing
-from .wishes import GangNeed, Needs, Wishes
+from .wishes import Needs, Wishes
 
 TOLD_AGAIN_S: Final = 5.0
 STANDING_EVERY_S: Final = 1.0
@@ -200,27 +200,17 @@ class PoolPolicy:
             self._questions.ask(self._new_id("worker"), 1, now_s)
 
     def _order_gangs(self, needs: Needs, now_s: float) -> None:
-        """A gang that was let go is ordered whole, unless one that came before it took its nodes: then it waits."""
+        """A gang that was let go is ordered whole, in this one plan."""
         for need in needs.gangs:
-            if not need.offers or not self._still_free(need):
-                continue
-            question = self._questions.ask(need.gang_id, len(need.offers), now_s, need.gang_id)
-            if question.answer is Answered.ADMITTED:
+            question = self._questions.of_gang(need.gang_id)
+            if question is not None and question.answer is Answered.ADMITTED:
                 for offer in need.offers:
                     self._order(self._new_id("worker"), offer, need.gang_id, now_s)
                 self._questions.end(need.gang_id)
 
-    def _still_free(self, need: GangNeed) -> bool:
-        taken = self.book.nodes
-        return all(offer.traits.node not in taken for offer in need.offers) and (
-            len(self.book) + len(need.offers) <= self._settings.max_workers
-        )
-
     def _order_singles(self, needs: Needs, now_s: float) -> None:
         admitted = [one for one in self._questions.singles() if one.answer is Answered.ADMITTED]
-        free = [offer for offer in needs.singles if offer.traits.node not in self.book.nodes]
-        room = self._settings.max_workers - len(self.book)
-        for question, offer in zip(admitted[: max(0, room)], free):
+        for question, offer in zip(admitted, needs.singles):
             self._order(question.key, offer, "", now_s)
             self._questions.end(question.key)
 

@@ -45,10 +45,9 @@ class Wishes:
         self._counted = (-1, -1, -1)
 
     def hear(self, wish: scheduling.RoomWanted) -> None:
-        """The newest wish, unless it does not know of the last order."""
-        if wish.orders_seen >= self._book.count:
-            self._wish = wish
-            self._needs = None
+        """The newest wish. It counts for nothing while it does not know of the last order."""
+        self._wish = wish
+        self._needs = None
 
     def hear_free(self, message: scheduling.RoomFree) -> None:
         """What is free now."""

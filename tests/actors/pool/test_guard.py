@@ -127,6 +127,13 @@ def test_a_clock_that_goes_back_lets_nothing_through() -> None:
     assert len(one.release(NOW_S + 60.0)) == 1
 
 
+def test_nothing_is_counted_for_less_than_a_minute_by_a_clock_that_went_back() -> None:
+    one = guard(pending=-1, per_minute=1)
+    one.release(NOW_S)
+    assert one.admit(request("a"), NOW_S - 50.0) == Admitted()
+    assert isinstance(one.admit(request("b"), NOW_S + 30.0), Held)
+
+
 def test_what_is_no_longer_asked_frees_its_place() -> None:
     one = guard(pending=1)
     admitted(one, 3)

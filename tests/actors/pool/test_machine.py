@@ -78,12 +78,21 @@ class PoolMachine(RuleBasedStateMachine):
             back = scheduling.GangGivenBack(gang_id=gang_id, why="too late")
             self.inbox.append(Letter(back, source="scheduler", target="pool/p"))
 
-    @rule(data=st.data())
-    def a_worker_arrives(self, data: st.DataObject) -> None:
+    @rule(data=st.data(), everybody=st.booleans())
+    def workers_arrive(self, data: st.DataObject, everybody: bool) -> None:
         states = self.stage.truth.worker_states()
         coming = [key for key, runs in self.processes.items() if runs and states[key] in PENDING]
         if coming:
-            self.inbox += self.stage.arrived(data.draw(st.sampled_from(coming)))
+            self.inbox += self.stage.arrived(*(coming if everybody else [data.draw(st.sampled_from(coming))]))
+
+    @rule(count=st.integers(1, 6))
+    def all_goes_well_for_a_while(self, count: int) -> None:
+        """A wish, the guard's answer, an order, an arrival: what chance would seldom put in a row."""
+        self.the_scheduler_wants(count, 0, 0)
+        for _ in range(2):
+            self.decide("well")
+            self.the_guard_answers(lost=False)
+        self.decide("well")
 
     # The pool and the guard
 
@@ -100,6 +109,7 @@ class PoolMachine(RuleBasedStateMachine):
             self.begin_reign()
             return
         self.check_gangs(before, letters)
+        self.check_pending(before)
         for order in stage.starts:
             assert order.worker_id not in self.processes, "an order is started once"
             self.processes[order.worker_id] = True
@@ -120,6 +130,14 @@ class PoolMachine(RuleBasedStateMachine):
             wanted = self.gangs.get(gang_id)
             if wanted is not None:
                 assert len(live) == (len(wanted.nodes) or wanted.workers), "all of a gang or none"
+
+    def check_pending(self, before: dict[str, ops.WorkerRow]) -> None:
+        """What is ordered keeps to the guard's limit of pending workers, or is a gang that is alone."""
+        rows = self.stage.truth.tables.workers
+        pending = [row for row in rows.values() if row.state in PENDING]
+        if len(rows) > len(before) and len(pending) > LIMITS.pending:
+            assert {row.gang_id for row in pending} != {""}
+            assert len({(row.gang_id, row.ordered_at_s) for row in pending}) == 1
 
     def adopt(self, worker_id: str) -> None:
         if self.processes.get(worker_id):
