@@ -20,7 +20,7 @@ sys.path.append(str(Path(__file__).parent / "traces"))
 import kueue_load
 
 from levers9.actors.scheduler.core import Core
-from levers9.actors.scheduler.placement import PLACEMENTS
+from levers9.actors.scheduler.placement import new_placement
 from levers9.actors.scheduler.simulation import Outcome, Simulation
 
 CLASSES: Final = ("large", "medium", "small")
@@ -78,7 +78,7 @@ def class_of(outcome: Outcome) -> str:
 
 def simulate(load: kueue_load.Load) -> Run:
     """Run a workload in virtual time."""
-    core = Core(lambda name: PLACEMENTS[name or "best_fit"]())
+    core = Core(new_placement)
     for event in load.opening:
         core.handle(event, 0.0)
     began = time.perf_counter()

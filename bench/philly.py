@@ -20,7 +20,7 @@ from bars import Chart, Row, draw
 from philly_load import SIZES, PhillyJob, as_job, nodes_for, opening, read_jobs
 
 from levers9.actors.scheduler.core import Core
-from levers9.actors.scheduler.placement import PLACEMENTS
+from levers9.actors.scheduler.placement import new_placement
 from levers9.actors.scheduler.simulation import Simulation, Summary
 
 REPLAY_GOAL_S: Final = 60.0
@@ -61,7 +61,7 @@ class Replay(msgspec.Struct, frozen=True, kw_only=True):
 
 def replay(jobs: list[PhillyJob], nodes: int, discipline: Discipline) -> Replay:
     """Run the trace once."""
-    core = Core(lambda name: PLACEMENTS[name or "best_fit"]())
+    core = Core(new_placement)
     for event in opening(nodes):
         core.handle(event, jobs[0].at_s)
     coming = [as_job(job, fair=discipline.fair, limits=discipline.limits) for job in jobs]

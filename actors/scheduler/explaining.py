@@ -85,7 +85,9 @@ def explain(segment: Segment, at: int, sentence: Sentence) -> Explanation:
         queue=_queue(tally, record.now_s),
         shares=_shares(tally),
         decisions=record.decisions,
-        sentences=tuple(line for decision in record.decisions for line in _told(decision, tally, sentence)),
+        sentences=tuple(
+            line for decision in record.decisions for line in _told(decision, tally, sentence, record.now_s)
+        ),
     )
 
 
@@ -159,9 +161,9 @@ def _amount(amount: Amount, gpu_type: str = "") -> str:
     return f"{cards}{amount.cpu_milli / 1000:g} CPUs, {amount.memory_mib} MiB"
 
 
-def _told(decision: Decision, tally: Tally, sentence: Sentence) -> list[str]:
+def _told(decision: Decision, tally: Tally, sentence: Sentence, now_s: float) -> list[str]:
     """A decision in sentences; a kind without words of its own is told by its fields."""
-    words = tell(decision, sentence)
+    words = tell(decision, sentence, now_s)
     if isinstance(decision, Placed) and decision.request_id in tally.waiting:
         request = tally.waiting[decision.request_id]
         return [f"{words[0]} It asks for {asks(request)}, for workspace {request.workspace}.", *words[1:]]

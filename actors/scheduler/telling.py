@@ -26,7 +26,7 @@ from .events import (
 
 _SPOTS_TOLD: Final = 8
 
-Sentence = Callable[[Reason], str]
+Sentence = Callable[[Reason, float], str]  # a reason at a time, in Unix seconds
 
 
 def tell_event(event: Event) -> str:
@@ -41,8 +41,8 @@ def tell_event(event: Event) -> str:
     return f"{type(event).__name__}: {_fields(event)}."
 
 
-def tell(decision: Decision, sentence: Sentence) -> list[str]:
-    """What the core decided, a sentence each; `sentence` puts reasons into words."""
+def tell(decision: Decision, sentence: Sentence, now_s: float) -> list[str]:
+    """What the core decided at this time, a sentence each; `sentence` puts reasons into words."""
     match decision:
         case Placed(request_id=request_id, spots=spots):
             return [f"{request_id} gets room: {_spots(spots)}."]
@@ -55,7 +55,7 @@ def tell(decision: Decision, sentence: Sentence) -> list[str]:
         case Held(group=group, reasons=()):
             return [f"Nothing of {group} waits any more."]
         case Held(group=group, reasons=reasons):
-            return [f"{group} waits. {sentence(reason)}" for reason in reasons]
+            return [f"{group} waits. {sentence(reason, now_s)}" for reason in reasons]
         case RoomWanted(pool=pool, shapes=shapes, gangs=gangs):
             containers = sum(number for _, number in shapes)
             return [f"Pool {pool} lacks room for {containers} containers and {len(gangs)} gangs."]

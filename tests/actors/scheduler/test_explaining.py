@@ -30,7 +30,7 @@ from levers9.model.reasons import Reason
 from .journals import LACK, SHAPE, busy_segment, request, set_node
 
 
-def words(reason: Reason) -> str:
+def words(reason: Reason, now_s: float) -> str:
     return f"{reason.lacks[0].amount // 1000} more {reason.lacks[0].resource} needed."
 
 
@@ -83,7 +83,7 @@ def test_a_gang_asks_for_each_of_its_members() -> None:
     ],
 )
 def test_every_decision_has_its_words(decision: Decision, told: str) -> None:
-    assert tell(decision, words)[0].startswith(told)
+    assert tell(decision, words, 0.0)[0].startswith(told)
 
 
 @pytest.mark.parametrize(
