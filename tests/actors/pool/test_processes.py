@@ -15,6 +15,8 @@ import trio
 from levers9.actors.pool import Launch, WorkerProcesses
 from levers9.actors.pool.policy import Adopt, StartWorker
 from levers9.actors.pool.processes import find_process, handle_of, open_handle
+from levers9.model.nodes import Traits
+from levers9.model.resources import Capacity
 from levers9.model.states import WorkerState
 from levers9.wire import scheduling
 from levers9.wire.message import Message
@@ -73,6 +75,19 @@ async def test_a_process_is_started_and_its_end_is_told(tmp_path: Path) -> None:
     assert log.read_text() == "secret\n"
     assert log.stat().st_mode & 0o077 == 0
     assert workers.alive == ()
+
+
+async def test_a_worker_is_told_its_size_and_its_node(tmp_path: Path) -> None:
+    capacity = Capacity(cpu_milli=500, memory_mib=700, gpu_count=2, gpu_type="A100")
+    order = StartWorker(worker_id="worker-1", token="secret", capacity=capacity, traits=Traits(node="n1"))
+    workers, told = processes(tmp_path, "import sys; print(*sys.argv[1:], sep='\\n')"), Told()
+    await workers.start(order, told)
+    words = (tmp_path / "logs" / "worker-1.log").read_text().split("\n")
+    pairs = dict(zip(words[::2], words[1::2]))
+    assert (pairs["--id"], pairs["--node"], pairs["--cpu-milli"], pairs["--memory-mib"]) == (
+        "worker-1", "n1", "500", "700",
+    )  # fmt: skip
+    assert (pairs["--gpu-type"], pairs["--gpu-count"]) == ("A100", "2")
 
 
 async def test_an_end_by_a_signal_is_told_as_such(tmp_path: Path) -> None:
