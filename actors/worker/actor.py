@@ -33,6 +33,7 @@ class _Hosted:
 
     launch: events.Launch
     happened: Callable[[Event], None]
+    new_port: Callable[[], int]
     scope: trio.CancelScope = field(default_factory=trio.CancelScope)
     container: RunningContainer | None = None
 
@@ -42,7 +43,7 @@ class _Hosted:
 
     def loaded(self) -> None:
         """See `Sink`."""
-        port = free_port() if self.launch.gang_id else 0
+        port = self.new_port() if self.launch.gang_id else 0
         self.happened(events.ContainerLoaded(self.launch.container_id, port))
 
     def finished(self, results: tuple[AttemptResult, ...]) -> None:
@@ -69,6 +70,7 @@ class WorkerActor:
         chance: Chance,
         clock: Callable[[], float] = trio.current_time,
         key_of: Callable[[bytes], Awaitable[str]] = key_in_thread,
+        new_port: Callable[[], int] = free_port,
     ) -> None:
         self._policy = policy
         self._link = link
@@ -77,6 +79,7 @@ class WorkerActor:
         self._chance = chance
         self._clock = clock
         self._key_of = key_of
+        self._new_port = new_port
         self._address = f"worker/{policy.identity.worker_id}"
         self._hosted: dict[str, _Hosted] = {}
         self._unsent: deque[Envelope] = deque()  # bounded by credits: all of it is results and ends of what we hold
@@ -161,7 +164,7 @@ class WorkerActor:
                 if container is not None:
                     container.give(orders)
             case events.Launch():
-                self._hosted[decision.container_id] = hosted = _Hosted(decision, self._happened)
+                self._hosted[decision.container_id] = hosted = _Hosted(decision, self._happened, self._new_port)
                 self._tasks().start_soon(self._host, hosted)
             case events.Terminate(container_id) | events.Kill(container_id):
                 self._end(self._hosted.get(container_id), kill=isinstance(decision, events.Kill))

@@ -44,6 +44,7 @@ class Function:
     lasts: float = 0.0
     fails_to_load: float = 0.0
     cpu_milli: int = 500
+    nodes: int = 1
     retries: int = 3
     timeout_s: float = TIMEOUT_S
 
@@ -59,6 +60,7 @@ class Function:
             shape=Shape(cpu_milli=self.cpu_milli, memory_mib=256),
             timeout_s=self.timeout_s,
             retries=self.retries,
+            nodes=self.nodes,
         )
 
 
@@ -74,6 +76,8 @@ FUNCTIONS: Final = {
         Function("uneven", lambda number: number * number, 0.001, 0.004, lasts=0.02, timeout_s=1000.0),
         Function(ENDLESS, lambda number: None, 0.01, 0.5, hangs=1.0, timeout_s=FOREVER_S),
         Function("large", lambda number: "x" * (600 << 10) + str(number), 0.01, 0.2, cpu_milli=1000),
+        Function("together", lambda number: number * 2, 0.05, 0.8, raises=0.03, killed=0.05, hangs=0.02, nodes=2),
+        Function("many together", lambda number: [number] * 2, 0.01, 0.2, killed=0.02, cpu_milli=250, nodes=5),
         Function("unloadable", lambda number: number, 0.01, 0.5, fails_to_load=0.3),
     )
 }
@@ -99,7 +103,8 @@ class Behaviour:
     def ran(self, launch: Launch, order: AttemptOrder) -> Ran:
         """How this attempt goes."""
         function = _function(launch)
-        chance = Chance(seed_of(self._seed, "call", order.task_id, order.attempt))
+        ranked = (launch.rank,) if launch.gang_id else ()
+        chance = Chance(seed_of(self._seed, "call", order.task_id, order.attempt, *ranked))
         duration_s, luck = chance.uniform(function.least_s, function.most_s), chance.uniform(0, 1)
         for odds, ran in (
             (function.hangs, Ran(duration_s=FOREVER_S)),

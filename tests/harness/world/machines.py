@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import traceback
 from collections.abc import Awaitable, Callable
 from functools import partial
@@ -118,14 +119,15 @@ class WorldRuntime:
         watched = _Watched(self, launch.container_id, task_status)
         runtime = SimulatedRuntime(self._starts, start_s=start_s, stop_s=stop_s)
         try:
-            return await runtime.run(launch, _Sink(self._world, self._process, sink), task_status=watched)
+            seen = _Sink(self._world.attempts, launch.container_id, sink)
+            return await runtime.run(launch, seen, task_status=watched)
         finally:
             self.containers.pop(launch.container_id, None)
-            self._world.attempts.container_ended(self._process.name, launch.container_id)
+            self._world.attempts.container_ended(launch.container_id)
 
     def _starts(self, launch: Launch, order: AttemptOrder) -> Ran:
         if not self._process.dead:
-            self._world.attempts.started(self._process.name, launch.container_id, order)
+            self._world.attempts.started(self._process.name, launch, order)
         return self._world.behaviour.ran(launch, order)
 
 
@@ -141,9 +143,9 @@ class _Watched:
 
 
 class _Sink:
-    def __init__(self, world: World, process: Process, inner: Sink) -> None:
-        self._world = world
-        self._process = process
+    def __init__(self, attempts: Attempts, container_id: str, inner: Sink) -> None:
+        self._attempts = attempts
+        self._container_id = container_id
         self._inner = inner
 
     def loaded(self) -> None:
@@ -151,46 +153,57 @@ class _Sink:
 
     def finished(self, results: tuple[object, ...]) -> None:
         for result in results:
-            self._world.attempts.finished(self._process.name, result.task_id, result.attempt)  # type: ignore[attr-defined]
+            self._attempts.finished(self._container_id, result.task_id, result.attempt)  # type: ignore[attr-defined]
         self._inner.finished(results)  # type: ignore[arg-type]
 
 
 class Attempts:
-    """Which code runs where now. `violated` hears when code starts that may not."""
+    """Which code runs where now, rank by rank. `violated` hears when code starts that may not."""
 
     def __init__(self, violated: Callable[[str], None], isolated_for_s: Callable[[str], float]) -> None:
         self._violated = violated
-        self._running: dict[tuple[str, int], tuple[str, str]] = {}
-        self.begun: dict[tuple[str, int], None] = {}
+        self._running: dict[tuple[str, int], dict[str, str]] = {}  # attempt -> container -> worker
+        self.begun: dict[tuple[str, int], dict[int, None]] = {}  # ranks
         self._isolated_for_s = isolated_for_s
         self.cancelled: dict[str, None] = {}
 
-    def started(self, worker: str, container_id: str, order: AttemptOrder) -> None:
+    def started(self, worker: str, launch: Launch, order: AttemptOrder) -> None:
         """The first line of a call is about to run."""
         key = (order.task_id, order.attempt)
         if order.task_id in self.cancelled:
             self._violated(f"I5: attempt {order.attempt} of {order.task_id} starts after its cancel was acknowledged")
-        if key in self.begun:
-            self._violated(f"I3: attempt {order.attempt} of {order.task_id} starts a second time")
-        self.begun[key] = None
-        self._running[key] = (worker, container_id)
+        ranks = self.begun.setdefault(key, {})
+        if launch.rank in ranks:
+            self._violated(f"I3: rank {launch.rank} of attempt {order.attempt} of {order.task_id} starts a second time")
+        if launch.gang_id and not order.rank0:
+            self._violated(f"a rank of {order.task_id} starts and does not know where the others are")
+        ranks[launch.rank] = None
+        self._check_ranks_before(order)
+        self._running.setdefault(key, {})[launch.container_id] = worker
 
-    def finished(self, worker: str, task_id: str, attempt: int) -> None:
+    def _check_ranks_before(self, order: AttemptOrder) -> None:
+        for attempt in range(1, order.attempt):
+            if self.may_not_be_given_up(order.task_id, attempt):
+                self._violated(f"attempt {order.attempt} of {order.task_id} starts while {attempt} runs")
+
+    def finished(self, container_id: str, task_id: str, attempt: int) -> None:
         """A call has returned."""
-        self._running.pop((task_id, attempt), None)
+        self._running.get((task_id, attempt), {}).pop(container_id, None)
 
-    def container_ended(self, worker: str, container_id: str) -> None:
+    def container_ended(self, container_id: str) -> None:
         """Nothing of it is left."""
-        self._running = {key: place for key, place in self._running.items() if place != (worker, container_id)}
+        for places in self._running.values():
+            places.pop(container_id, None)
 
     def worker_ended(self, worker: str) -> None:
         """Nothing of it is left."""
-        self._running = {key: place for key, place in self._running.items() if place[0] != worker}
+        for key, places in self._running.items():
+            self._running[key] = {container_id: name for container_id, name in places.items() if name != worker}
 
     def may_not_be_given_up(self, task_id: str, attempt: int) -> bool:
-        """Whether the code of this attempt runs now, and nobody has a reason to think that it does not."""
-        place = self._running.get((task_id, attempt))
-        return place is not None and self._isolated_for_s(place[0]) < WORKER_LEASE_S
+        """Whether code of this attempt runs now, and nobody has a reason to think that it does not."""
+        places = self._running.get((task_id, attempt), {})
+        return any(self._isolated_for_s(worker) < WORKER_LEASE_S for worker in places.values())
 
 
 class WorldWorkers:
@@ -263,7 +276,13 @@ class Worker:
 
     async def _work(self) -> None:
         await trio.sleep(self._chance.uniform(0.05, 0.3))
-        identity = Identity(worker_id=self.worker_id, pool=self._pool, epoch=1, capacity=self._world.plan.capacity)
+        identity = Identity(
+            worker_id=self.worker_id,
+            pool=self._pool,
+            epoch=1,
+            capacity=self._world.plan.capacity,
+            host=self.worker_id,
+        )
         link = DialledLink(name=f"worker/{self.worker_id}", dial=self._dial(), chance=self._chance)
         actor = WorkerActor(
             policy=WorkerPolicy(identity),
@@ -272,6 +291,7 @@ class Worker:
             objects=self._world.objects,
             chance=self._chance,
             key_of=key_at_once,
+            new_port=itertools.count(7001).__next__,
         )
         async with trio.open_nursery() as nursery:
             nursery.start_soon(link.run)
