@@ -8,14 +8,15 @@ import argparse
 import statistics
 import sys
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Final
 
 import msgspec
+import trio
 from harness import Figure, Options, run_bench
 
-sys.path.append(str(Path(__file__).parent / "traces"))
+sys.path += [str(Path(__file__).parent / folder) for folder in ("traces", "real")]
 
 import kueue_load
 
@@ -87,6 +88,15 @@ def simulate(load: kueue_load.Load) -> Run:
     return run_of(done.outcomes, load.quota_cpu_milli, done.used_cpu_milli_s, done.ended_at_s, took_s)
 
 
+def run_really(load: kueue_load.Load) -> Run:
+    """Run a workload in real time."""
+    from kueue_real import run
+
+    began = time.perf_counter()
+    done = trio.run(run, load)
+    return run_of(done.outcomes, load.quota_cpu_milli, done.used_cpu_milli_s, done.wall_s, time.perf_counter() - began)
+
+
 def run_of(
     outcomes: Iterable[Outcome], quota_cpu_milli: int, used_cpu_milli_s: float, wall_s: float, took_s: float
 ) -> Run:
@@ -133,11 +143,7 @@ def figures_of(name: str, run: Run, peer: Peer) -> list[Figure]:
 def measure(options: Options) -> list[Figure]:
     """Run what is wanted."""
     part = PART_IF_SHORT if options.short else 1
-    way: Callable[[kueue_load.Load], Run] = simulate
-    if options.said("real"):
-        from kueue_real import run_really
-
-        way = run_really
+    way = run_really if options.said("real") else simulate
     figures: list[Figure] = []
     for name in [options.said("only")] if options.said("only") else list(PEERS):
         figures += figures_of(name, way(kueue_load.load(name, part=part)), PEERS[name])
