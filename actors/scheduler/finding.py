@@ -73,7 +73,9 @@ class Finder:
         for flavor, shape in fits:
             for pool in self._fleet.eligible(request.workspace, shape.pool):
                 narrowed = in_pool(shape, pool.name)
-                answer = self._topologies.assign(len(request.members), narrowed, request.together, standings, without)
+                answer = self._topologies.assign(
+                    len(request.members), narrowed, request.together, standings, without, explained=standings == _OPEN
+                )
                 if isinstance(answer, Assignment):
                     return Found(flavor=flavor, shape=narrowed, nodes=answer.nodes, pool=pool.name)
                 if why is None or (answer.kind is HoldKind.TOPOLOGY and answer.fits > why.fits):

@@ -145,29 +145,34 @@ class Topologies:
         together: Together,
         standings: frozenset[Standing],
         without: frozenset[str] = NOWHERE,
+        explained: bool = True,
     ) -> Assignment | Reason:
-        """Nodes with these standings for all members, or why there are none; those in `without` are kept for others."""
-        best: Reason | None = None
+        """Nodes with these standings for all members, or why there are none; those in `without` are kept for others.
+
+        Not `explained`, a reason says only how many would fit.
+        """
+        reasons: list[Reason] = []
         for narrowed in of_one_type(shape):
             answer = self._assign(members, narrowed, together, standings, without)
-            if isinstance(answer, Assignment):
+            if answer is not None:
                 return answer
-            best = answer if best is None or answer.fits > best.fits else best
-        assert best is not None
-        return best
+            reasons.append(self._why_not(members, narrowed, together, standings, without, explained))
+        return max(reasons, key=lambda reason: reason.fits)
 
     def _assign(
         self, members: int, shape: Shape, together: Together, standings: frozenset[Standing], without: frozenset[str]
-    ) -> Assignment | Reason:
+    ) -> Assignment | None:
         best: Found | None = None
         name = ""
         for tree in self.asked(together):
             found = find(self.counts(tree, shape, together, standings, without), members, together)
             if found is not None and (best is None or found.steps < best.steps):
                 best, name = found, tree.name
-        if best is not None:
-            return Assignment(nodes=self._by_rank(self._trees[name], best.seats), topology=name)
-        return self._why_not(members, shape, together, standings, without)
+            if best is not None and not best.steps:
+                break
+        if best is None:
+            return None
+        return Assignment(nodes=self._by_rank(self._trees[name], best.seats), topology=name)
 
     def possible(self, members: int, shape: Shape, together: Together) -> Reason | None:
         """Why a gang would not fit even if every known node were empty and open; None: it would."""
@@ -237,13 +242,21 @@ class Topologies:
         )
 
     def _why_not(
-        self, members: int, shape: Shape, together: Together, standings: frozenset[Standing], without: frozenset[str]
+        self,
+        members: int,
+        shape: Shape,
+        together: Together,
+        standings: frozenset[Standing],
+        without: frozenset[str],
+        explained: bool = True,
     ) -> Reason:
         trees = self.asked(together)
         if not trees:
             return self._no_such_level(members, together)
         counts = [self.counts(tree, shape, together, standings, without) for tree in trees]
         reason = reason_for(counts, members, together)
+        if not explained:
+            return reason
         tree = self._trees[reason.topology]
         excluded = self._excluded(tree, members, shape, together, standings, without)
         if reason.kind is HoldKind.TOPOLOGY:

@@ -202,6 +202,20 @@ def test_a_node_that_moves_to_another_rack_counts_there() -> None:
     assert sum(spread(at.assign(8, ONE, rack, OPEN)).values()) == 8
 
 
+def test_a_node_that_left_and_comes_back_counts_again() -> None:
+    node = node_of("a", 4, rack="x")
+    at = topologies(node)
+    at.drop("a")
+    assert hold(at.assign(4, ONE, Together(REQUIRED, "rack"), OPEN)).fits == 0
+    at.put(node)
+    assert spread(at.assign(4, ONE, Together(REQUIRED, "rack"), OPEN)) == {"a": 4}
+
+
+def test_a_node_that_is_listed_twice_counts_once() -> None:
+    at = topologies(node_of("a", 4), node_of("a", 2))
+    assert hold(at.assign(3, ONE, Together(), OPEN)).fits == 2
+
+
 def test_a_flavor_keeps_its_nodes_out_of_other_topologies() -> None:
     at = Topologies()
     at.put(node_of("a", 4, rack="x", hall="h"))
@@ -238,6 +252,14 @@ def test_a_closed_node_that_would_not_help_is_not_named() -> None:
     at = nvl(domains=1)
     at.put(node_of("d0t1", cards=4, standing=Standing.CLOSED, why="cordoned", spine="s", leaf="l0", domain="d0"))
     assert hold(at.assign(9, CARD, Together(REQUIRED, "domain"), OPEN)).excluded == ()
+
+
+def test_of_several_domains_that_a_closed_node_keeps_small_the_largest_is_told_of() -> None:
+    at = nvl(trays=3)
+    for name, domain in (("d0t1", "d0"), ("d0t2", "d0"), ("d1t1", "d1")):
+        at.put(node_of(name, cards=4, standing=Standing.CLOSED, why="silent", spine="s", leaf="l0", domain=domain))
+    answer = hold(at.assign(12, CARD, Together(REQUIRED, "domain"), OPEN))
+    assert (answer.fits, answer.excluded) == (8, (Excluded("d1t1", "silent"),))
 
 
 def test_nodes_that_are_kept_for_others_are_named_as_reserved() -> None:
@@ -292,6 +314,13 @@ def test_a_torn_slice_is_mended_in_its_own_domain() -> None:
     assert not isinstance(found, Reason)
     assert [node[:2] for node in (found[0], found[3])] == ["d0", "d1"]
     assert found[1][:2] == found[2][:2]
+
+
+def test_nobody_is_replaced_while_the_others_are_no_more_in_one_domain() -> None:
+    at = topologies(node_of("a", 4, rack="x"), node_of("b", 4, rack="y"), node_of("c", 4, rack="y"))
+    assert hold(at.replace(("a", "b", ""), ONE, Together(REQUIRED, "rack"), OPEN)).fits == 0
+    at.put(node_of("a", 4, rack="y"))
+    assert at.replace(("a", "b", ""), ONE, Together(REQUIRED, "rack"), OPEN) == ("a",)
 
 
 def test_a_gang_that_lost_all_its_members_is_assigned_anew() -> None:
