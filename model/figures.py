@@ -83,3 +83,6 @@ CRASHES_TO_QUARANTINE: Final = 3  # of a letter's handler
 # Room (figures, "Time and liveness")
 GANG_READY_S: Final = 300.0  # all workers of a gang are ready within this, or all are given back
 GANG_RETRY_S: Final = 60.0  # then it waits this long before workers are ordered for it again
+
+# Fair share (figures): a workspace over its share gives a warm container back after
+FAIR_SLICE_S: Final = 2.0

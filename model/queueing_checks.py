@@ -170,6 +170,8 @@ def _wrong_priorities(queueing: Queueing) -> Wrong:
     for name, time_s in times:
         if not math.isfinite(time_s) or not 0.001 <= time_s <= HALF_LIFE_MAX_S:
             yield f"fair_share: {name} is {time_s}.", "Write a number of seconds above 0, up to ten years."
+    if not 0 <= fair.patience_s <= HALF_LIFE_MAX_S:
+        yield f"fair_share: patience_s is {fair.patience_s}.", "Write a number of seconds, up to ten years."
     if not 0 <= fair.ageing_step <= PRIORITY_MAX:
         yield f"fair_share: ageing_step is {fair.ageing_step}.", f"Write 0 (no ageing) to {PRIORITY_MAX}."
 

@@ -116,11 +116,15 @@ class Topology(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
 
 
 class FairShare(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """How the past counts, and how waiting does: each `ageing_s` of waiting adds `ageing_step` to a priority."""
+    """How the past counts, and how waiting does: each `ageing_s` of waiting adds `ageing_step` to a priority.
+
+    For whoever is first of all that draw on a cohort, and has waited for quota for `patience_s`, freed quota is saved.
+    """
 
     half_life_s: float = 3600.0
     ageing_s: float = 300.0
     ageing_step: int = 100
+    patience_s: float = 60.0
 
 
 class Queueing(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

@@ -170,7 +170,7 @@ class Gate:
         """Whether the tree as a whole lacks quota for those behind it, whoever they are."""
         for bound in self.bounds:
             for purse, amount in bound:
-                if purse.total - purse.used < amount:
+                if purse.total - purse.used - purse.saved < amount:
                     break
             else:
                 return False
@@ -544,10 +544,21 @@ class Backlog:
                 self._ajar(gate)
             for lane in gate.lanes:
                 self.unblock(lane)
+                self._unseen.update(dict.fromkeys(lane.by_name.values()))
         self._shut.clear()
         self._shut_for_room.clear()
         self._roomless.clear()
         self._open_surplus()
+
+    def short_of_quota(self) -> Iterator[Lane]:
+        """Of each gate that is shut for quota, the lane whose turn it is."""
+        for shut in self._shut.values():
+            for gate in shut:
+                self._catch_up(gate)
+                cell = gate.store.first()
+                lane = cell.lanes.first() if cell is not None else None
+                if lane is not None:
+                    yield lane
 
     def unseen(self) -> Line | None:
         """A line that nobody has looked at since it began."""
@@ -556,13 +567,13 @@ class Backlog:
             del self._unseen[line]
         return line
 
-    def ordered_lines(self) -> list[Line]:
-        """All lines in the order of their first requests, for people."""
-        lines = [line for gate in self._gates.values() for lane in gate.lanes for line in lane.by_name.values()]
-        return sorted(lines, key=_order_of)
+    def lines(self) -> Iterator[Line]:
+        """All lines."""
+        return (line for gate in self._gates.values() for lane in gate.lanes for line in lane.by_name.values())
 
 
-def _order_of(line: Line) -> Key:
+def order_of(line: Line) -> Key:
+    """What goes first has the smallest: priority with ageing, shares of workspace and queue, then who asked first."""
     row = line.lane.row
     return -line.level, row.space.account.share, row.account.share, line.waiting[0][0], line.head
 

@@ -24,7 +24,9 @@ NO_LIMITS: Final = Limits()
 class Purse:
     """One resource of one flavor at a quota or a cohort: what it has, lends and uses; all in the units of `Amount`."""
 
-    __slots__ = ("borrowing", "flavor", "kept", "lending", "nominal", "owner", "parent", "resource", "total", "used")
+    __slots__ = (
+        "borrowing", "flavor", "kept", "lending", "nominal", "owner", "parent", "resource", "saved", "total", "used",
+    )  # fmt: skip
 
     def __init__(self, owner: str, flavor: str, resource: str, limits: Limits) -> None:
         self.owner = owner
@@ -37,6 +39,7 @@ class Purse:
         self.total = limits.nominal  # of this and all below it, as far as they lend
         self.kept = 0  # of the total, what nobody else may have
         self.used = 0
+        self.saved = 0  # of an outermost purse: what is kept for one who waits long
 
     @property
     def root(self) -> Purse:
@@ -45,11 +48,6 @@ class Purse:
         while purse.parent is not None:
             purse = purse.parent
         return purse
-
-    @property
-    def lent_by_children(self) -> int:
-        """What the purses below bring in."""
-        return self.total - self.nominal
 
     def join(self, parent: Purse) -> None:
         """Become a child of this one. Children join before their parent joins its own."""
@@ -181,10 +179,15 @@ def narrow(shape: Shape, flavor: Flavor) -> Shape | None:
     )
 
 
+def resource_of(option: Option, purse: Purse) -> str:
+    """What people call what a purse counts: "cpu", "memory", or the type of cards."""
+    return option.gpu_name if purse.resource == "gpu" else purse.resource
+
+
 def lacks(option: Option, size: int) -> tuple[Lack, ...]:
     """How much more of what is needed for so many members: nothing where there is quota."""
     return tuple(
-        Lack(option.gpu_name if purse.resource == "gpu" else purse.resource, amount * size - purse.free())
+        Lack(resource_of(option, purse), amount * size - purse.free())
         for purse, amount in option.demand
         if purse.short_at(amount * size) is not None
     )
