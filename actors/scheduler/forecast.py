@@ -14,7 +14,8 @@ from ...model.resources import Shape
 from .capacity import Node, Use
 from .domains import Domains, Leaf, Tree
 from .gangs import copy_of
-from .topology import find, unit_of
+from .survey import unit_of
+from .topology import find
 
 UNKNOWN_S: Final = 0.0  # nobody knows when it ends
 NEVER_S: Final = math.inf

@@ -13,22 +13,19 @@ from typing import Final
 
 import msgspec
 
-from ...model.gangs import NODE_LEVEL, Together, TopologyMode
-from ...model.queues import Flavor, Topology
+from ...model.gangs import Together, TopologyMode
 from ...model.reasons import Excluded, HoldKind, Lack, Reason
 from ...model.resources import Shape
-from .capacity import Node, NodeKind, Standing
-from .counting import EVERYWHERE, NOWHERE, Changes, Count, Counted, room_when_empty
+from .capacity import Standing
+from .counting import NOWHERE
 from .domains import ROOT, Domains, Tree
-from .fits import Part, Path
+from .fits import Part
 from .gangs import of_one_type
 from .regrouping import Regrouping
 from .shortage import alone, excluded, helpful, lack, reason_for
+from .survey import Survey
 
-COUNTED_MAX: Final = 64  # kinds of questions whose counts are kept; one of 5,000 nodes takes about 1 MiB
 CLOSED_LOOKED_AT: Final = 512  # for a reason
-FEW: Final = 16  # so many left-out nodes are counted out and in again with each question
-_FLAT: Final = Topology(name="", levels=())
 
 
 class Assignment(msgspec.Struct, frozen=True, kw_only=True):
@@ -43,30 +40,6 @@ class Found(msgspec.Struct, frozen=True, kw_only=True):
 
     seats: tuple[Part, ...]
     steps: int = 0
-
-
-class Question(msgspec.Struct, frozen=True):
-    """What counts are kept for."""
-
-    topology: str
-    shape: Shape
-    standings: frozenset[Standing]
-    unit_depth: int
-    unit: int
-    without: frozenset[str] = NOWHERE
-    empty: bool = False
-
-
-def flavor_of(node: Node, flavors: tuple[Flavor, ...]) -> Flavor | None:
-    """The flavor that owns a node: the first that matches it, so that no node is counted in two."""
-    for flavor in flavors:
-        if (
-            flavor.pool in ("", node.kind.pool)
-            and flavor.gpu_type in ("", node.kind.capacity.gpu_type)
-            and all(node.kind.traits.label(key) == value for key, value in flavor.labels.items())
-        ):
-            return flavor
-    return None
 
 
 def find(domains: Domains, members: int, together: Together) -> Found | None:
@@ -86,57 +59,8 @@ def find(domains: Domains, members: int, together: Together) -> Found | None:
     return None
 
 
-class Topologies:
-    """All nodes, and their domains in each topology. What is answered depends on the nodes of now alone."""
-
-    def __init__(self) -> None:
-        self.nodes: dict[str, Node] = {}
-        self._closed: dict[str, None] = {}
-        self._kinds: dict[str, NodeKind] = {}  # with which each node was put into the trees
-        self._flavors: tuple[Flavor, ...] = ()
-        self._trees: dict[str, Tree] = {"": Tree(_FLAT)}
-        self._changes = Changes()
-        self._counted: dict[Question, Counted] = {}
-
-    def configure(self, topologies: tuple[Topology, ...], flavors: tuple[Flavor, ...]) -> None:
-        """Other topologies, or flavors; nodes stay known."""
-        self._flavors = flavors
-        self._trees = {topology.name: Tree(topology) for topology in (_FLAT, *topologies)}
-        self._counted.clear()
-        for node in self.nodes.values():
-            self._seat(node)
-
-    def put(self, node: Node) -> None:
-        """A node appeared, or changed in any way."""
-        known = self.nodes.get(node.node_id)
-        self.nodes[node.node_id] = node
-        if node.standing is Standing.CLOSED:
-            self._closed[node.node_id] = None
-        else:
-            self._closed.pop(node.node_id, None)
-        if known is not node or self._kinds.get(node.node_id) is not node.kind:
-            self._seat(node)
-        self._changes.note(node.node_id)
-
-    def _seat(self, node: Node) -> None:
-        """A flavor that hangs together by one topology keeps its nodes out of the others."""
-        self._kinds[node.node_id] = node.kind
-        flavor = flavor_of(node, self._flavors)
-        own = "" if flavor is None else flavor.topology
-        for tree in self._trees.values():
-            tree.put(node, not own or tree.name in ("", own))
-
-    def drop(self, node_id: str) -> None:
-        """A node is no more."""
-        if self.nodes.pop(node_id, None) is None:
-            return
-        self._closed.pop(node_id, None)
-        self._kinds.pop(node_id, None)
-        for tree in self._trees.values():
-            tree.drop(node_id)
-        self._changes.note(node_id)
-
-    # Questions
+class Topologies(Survey):
+    """Answers about gangs. They depend on the nodes of now alone."""
 
     def assign(
         self,
@@ -172,7 +96,7 @@ class Topologies:
                 break
         if best is None:
             return None
-        return Assignment(nodes=self._by_rank(self._trees[name], best.seats), topology=name)
+        return Assignment(nodes=self._by_rank(self.trees[name], best.seats), topology=name)
 
     def possible(self, members: int, shape: Shape, together: Together) -> Reason | None:
         """Why a gang would not fit even if every known node were empty and open; None: it would."""
@@ -223,14 +147,9 @@ class Topologies:
         of_type = of_one_type(shape)
         return next((one for one in of_type if known and one.takes_type(known[0])), of_type[0])
 
-    def levels(self) -> tuple[str, ...]:
-        """Every level that some node has, from coarse to fine within each topology."""
-        names = [level for tree in self._trees.values() if tree.paths for level in tree.levels]
-        return (*dict.fromkeys(names), NODE_LEVEL)
-
     def count(self, shape: Shape, standings: frozenset[Standing], without: frozenset[str] = NOWHERE) -> int:
         """How many containers of a shape have room."""
-        return self.counts(self._trees[""], shape, Together(), standings, without).fit(ROOT)
+        return self.counts(self.trees[""], shape, Together(), standings, without).fit(ROOT)
 
     # Reasons
 
@@ -257,7 +176,7 @@ class Topologies:
         reason = reason_for(counts, members, together)
         if not explained:
             return reason
-        tree = self._trees[reason.topology]
+        tree = self.trees[reason.topology]
         excluded = self._excluded(tree, members, shape, together, standings, without)
         if reason.kind is HoldKind.TOPOLOGY:
             return msgspec.structs.replace(reason, excluded=excluded)
@@ -274,7 +193,7 @@ class Topologies:
         without: frozenset[str],
     ) -> tuple[Excluded, ...]:
         """Nodes that would make it fit, but are closed or kept for others."""
-        unavailable = [*islice(self._closed, CLOSED_LOOKED_AT), *sorted(without - self._closed.keys())]
+        unavailable = [*islice(self.closed, CLOSED_LOOKED_AT), *sorted(without - self.closed.keys())]
         if not unavailable:
             return ()
         with_all = self.counts(tree, shape, together, standings | {Standing.CLOSED}, NOWHERE)
@@ -298,68 +217,8 @@ class Topologies:
                 return (lack(resource, shape, members - fits),)
         return (lack(next(iter(shapes)), shape, members - fits),)
 
-    # Trees and counts
-
-    def asked(self, together: Together) -> list[Tree]:
-        """The topologies in which to look, in their order; the flat one, of all nodes, is the last resort."""
-        mode, level = together.mode, together.level
-        flat = self._trees[""]
-        named = [self._trees[together.topology]] if together.topology in self._trees else []
-        if together.topology:
-            trees = named
-        elif mode is TopologyMode.PREFERRED or (level and level != NODE_LEVEL):
-            trees = [*(tree for tree in self._trees.values() if tree.name), flat]
-        else:
-            trees = [flat]
-        if level and level != NODE_LEVEL:
-            return [tree for tree in trees if level in tree.levels and tree.paths]
-        return [] if mode is not TopologyMode.NONE and not level else [tree for tree in trees if tree.paths]
-
-    def counts(
-        self, tree: Tree, shape: Shape, together: Together, standings: frozenset[Standing], without: frozenset[str]
-    ) -> Domains:
-        """How many members have room now, in each domain of a topology."""
-        kept = without if len(without) > FEW else NOWHERE
-        depth, unit = unit_of(tree, together)
-        question = Question(tree.name, shape, standings, depth, unit, kept)
-        counted = self._counted_for(question, lambda node: node.count(shape))
-        return counted.catch_up(self.nodes, self._changes, without)
-
-    def when_empty(
-        self, tree: Tree, shape: Shape, together: Together, standings: frozenset[Standing] = EVERYWHERE
-    ) -> Domains:
-        """How many members would have room if nothing else were there."""
-        depth, unit = unit_of(tree, together)
-        question = Question(tree.name, shape, standings, depth, unit, empty=True)
-        counted = self._counted_for(question, lambda node: room_when_empty(node.kind, shape))
-        return counted.catch_up(self.nodes, self._changes, NOWHERE)
-
-    def _counted_for(self, question: Question, count: Count) -> Counted:
-        """The counts that are kept for a question; those that nobody asked for longest make room."""
-        counted = self._counted.pop(question, None)
-        if counted is None:
-            tree, unit = self._trees[question.topology], (question.unit_depth, question.unit)
-            counted = Counted(tree, unit, count, question.standings)
-            if len(self._counted) >= COUNTED_MAX:
-                del self._counted[next(iter(self._counted))]
-        self._counted[question] = counted
-        return counted
-
     def _by_rank(self, tree: Tree, seats: tuple[Part, ...]) -> tuple[str, ...]:
         """Nodes in order of their domains, then of their names, each as often as members go there."""
-        place = {path: path[:-1] if tree.levels else self._place(path[-1]) for path, _ in seats}
+        place = {path: path[:-1] if tree.levels else self.place(path[-1]) for path, _ in seats}
         ordered = sorted(seats, key=lambda seat: (place[seat[0]], self.nodes[seat[0][-1]].name, seat[0][-1]))
         return tuple(path[-1] for path, count in ordered for _ in range(count))
-
-    def _place(self, node_id: str) -> Path:
-        """The domain of a node in the first topology that has it."""
-        return next(
-            (tree.paths[node_id][:-1] for tree in self._trees.values() if tree.name and node_id in tree.paths), ()
-        )
-
-
-def unit_of(tree: Tree, together: Together) -> tuple[int, int]:
-    """The depth of the domains in which slices stay, and the size of slices."""
-    if together.slice_size <= 1:
-        return tree.node_depth, 1
-    return tree.depth(together.level), together.slice_size

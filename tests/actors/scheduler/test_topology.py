@@ -10,7 +10,8 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
 from levers9.actors.scheduler.capacity import Node, Standing, new_node
-from levers9.actors.scheduler.topology import Assignment, Topologies, flavor_of
+from levers9.actors.scheduler.survey import flavor_of
+from levers9.actors.scheduler.topology import Assignment, Topologies
 from levers9.model.gangs import NODE_LEVEL, Together, TopologyMode
 from levers9.model.nodes import Traits
 from levers9.model.queues import Flavor, Topology
