@@ -107,6 +107,11 @@ class SchedulerPolicy:
     def _restore(self, rooms: list[Room], asked_at_s: float, now_s: float) -> None:
         """Members that are missing from a gang have ended; what its worker lost is ended here."""
         placed = [room for room in rooms if room.state is not ContainerState.REQUESTED]
+        if not placed and rooms[0].gang_id and len(rooms) < rooms[0].spec.nodes:
+            for room in rooms:
+                why = "nothing is left of its gang"
+                self._containers.end(room, ContainerEvent.STOP_ASKED, End.DISCONNECTED, why, now_s)
+            return
         if not placed:
             self._deciding.tell(events.Requested(requests=(request_of(rooms, asked_at_s),)), now_s)
             return

@@ -1,7 +1,7 @@
 """Gangs of stubs whose calls run on several containers: asked for as one, warm as one, given back as one.
 
-A gang runs one call at a time. A member that is lost is replaced near the others once its call is over; a gang of which
-a member never started, or that made room for others, is given back whole.
+A gang runs one call at a time. A member that is lost is replaced near those that stay once its call is over; where none
+stays, where a member never started, and where it makes room for others, the gang is given back whole.
 """
 
 from __future__ import annotations
@@ -49,6 +49,8 @@ class GangsSide:
         failed = not held and not gang.leaving and self._waiting.count_failure(stub, warm, message, now_s)
         if failed or message.preempted:
             self._retire(gang, "another of its gang was preempted" if message.preempted else message.why)
+        elif not gang.rooted:
+            self._retire(gang, "nothing else is left of its gang")
         if not gang.members and not gang.task_id:
             del stub.gangs[gang.gang_id]
 
@@ -56,6 +58,8 @@ class GangsSide:
 
     def ask(self, stub: Stub, now_s: float) -> None:
         """Ask for the gangs that a stub lacks, and for what its gangs lack."""
+        for gang in stub.gangs.values():
+            gang.leaving |= not gang.rooted  # each member was given back: none of them is left soon
         staying = [gang for gang in stub.gangs.values() if not (gang.leaving or gang.yielding)]
         for gang in staying:
             if gang.lacking and not gang.task_id:
@@ -72,7 +76,13 @@ class GangsSide:
 
     def _request(self, stub: Stub, gang_id: str, ranks: list[int], now_s: float, *, known: bool) -> None:
         members = [
-            Warm(container_id=self._new_id("container"), stub_id=stub.stub_id, gang_id=gang_id, rank=rank)
+            Warm(
+                container_id=self._new_id("container"),
+                stub_id=stub.stub_id,
+                gang_id=gang_id,
+                rank=rank,
+                replaces=known,
+            )
             for rank in ranks
         ]
         for member in members:

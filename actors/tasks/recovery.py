@@ -9,7 +9,7 @@ from ...model.states import ContainerState, End, TaskState
 from ...store import operations as ops
 from ...wire.message import Payload
 from .ledger import Call, Ledger
-from .warm import Warm
+from .warm import Gang, Warm
 from .workers import WorkersSide
 
 _LOST: Final = "its container ended while nobody led"
@@ -47,9 +47,19 @@ class Recovery:
                 self._ended[container.container_id] = container
         for stub in self._ledger.stubs.values():
             for gang in stub.gangs.values():
-                gang.leaving = all(member.leaving for member in gang.members.values())
+                self._know_gang(gang)
         for task in tasks:
             self._know_task(task, now_s)
+
+    def _know_gang(self, gang: Gang) -> None:
+        """In a gang that had its room, members without a worker are replacements: of no use with nobody left."""
+        members = [gang.members[rank] for rank in sorted(gang.members)]
+        had_room = bool(gang.lacking) or any(member.worker_id for member in members)
+        for member in members:
+            member.replaces = had_room and not member.worker_id
+        if not gang.rooted:
+            gang.leaving = True
+            self._workers.ranks.release(members, "nothing else is left of its gang")
 
     def _know_task(self, row: ops.TaskRow, now_s: float) -> None:
         call = _call(row)

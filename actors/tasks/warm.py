@@ -26,6 +26,7 @@ class Warm(msgspec.Struct, kw_only=True):
     yielding: bool = False
     gang_id: str = ""
     rank: int = 0
+    replaces: bool = False  # a member that its gang had lost
     address: str = ""  # of a gang's member: host:port at which the others reach it
 
     @property
@@ -88,6 +89,11 @@ class Gang(msgspec.Struct, kw_only=True):
     def address(self) -> str:
         """Where its ranks meet, once that is known."""
         return self.members[0].address if 0 in self.members else ""
+
+    @property
+    def rooted(self) -> bool:
+        """Whether a member stays beside which others can be replaced."""
+        return any(not one.leaving and (one.available or not one.replaces) for one in self.members.values())
 
     @property
     def lacking(self) -> list[int]:

@@ -86,6 +86,16 @@ def test_a_replacement_that_still_waits_ends_with_the_last_of_its_gang(restarted
     assert gone(stage.say(stage.evidence(homes["a"]))) == {"a": End.DISCONNECTED, "c": End.DISCONNECTED}
 
 
+def test_replacements_of_whom_an_earlier_leader_never_heard_end_when_nothing_is_left_of_their_gang() -> None:
+    stage, sent = gang()
+    homes = home(sent)
+    stage.say(stage.ended("b", homes["b"]))
+    ask(stage, "c", ranks=(1,))
+    stage.say(stage.ended("a", homes["a"]))
+    stage.restart()
+    assert gone(stage.say()) == {"c": End.DISCONNECTED}
+
+
 def test_what_makes_room_is_stopped_with_the_word_that_it_does() -> None:
     stage, sent = gang()
     room = stage.policy.ledger.rooms["a"]

@@ -178,20 +178,46 @@ class TestResults:
 
 
 class TestLosses:
-    def test_a_lost_member_is_replaced_and_what_still_runs_is_stopped(self) -> None:
+    def test_a_lost_member_is_replaced_beside_those_that_stay(self) -> None:
         stage = running()
+        stage.submit("b")
+        stage.say(stage.ended(0))
         sent = stage.say(stage.lost(1))
-        assert released(sent) == [stage.members[0], stage.members[2]]
+        assert released(sent) == [stage.members[2]]
         assert stage.asked(sent) == []
-        stage.say(stage.ended(0, end=End.DISCONNECTED, window=0))
-        assert stage.truth.state("a") is TaskState.RUNNING
         (request,) = stage.asked(stage.say(stage.ended(2, end=End.DISCONNECTED, window=0)))
         assert (request.ranks, request.container_ids) == ((1,), (stage.members[1],))
         assert delivered(stage.say(stage.warm_rank(1))) == []
-        (request,) = stage.asked(stage.say(stage.lost(0, End.CANCELLED), stage.lost(2, End.CANCELLED)))
-        assert request.ranks == (0, 2)
+        (request,) = stage.asked(stage.say(stage.lost(2, End.CANCELLED)))
+        assert request.ranks == (2,)
         assert delivered(stage.warm_all()) == [("a", 2)] * NODES
         assert stage.truth.task("a").retries_used == 1
+
+    def test_where_all_others_still_run_they_are_stopped_and_a_new_gang_is_asked_for(self) -> None:
+        stage = running()
+        old = list(stage.members)
+        sent = stage.say(stage.lost(1))
+        assert released(sent) == [old[0], old[2]]
+        (request,) = stage.asked(sent)
+        assert request.ranks == ()
+        stage.warm_all()
+        assert stage.truth.state("a") is TaskState.RUNNING
+        sent = stage.say(stage.gone(old[0], End.CANCELLED), stage.gone(old[2], End.CANCELLED))
+        assert delivered(sent) == [("a", 2)] * NODES
+        assert stage.truth.task("a").retries_used == 1
+
+    def test_replacements_of_whom_nobody_is_left_are_given_back_for_a_new_gang(self) -> None:
+        stage = running()
+        stage.say(*(stage.ended(rank) for rank in range(NODES)))
+        stage.submit("b", "c")
+        stage.say(*(stage.ended(rank, "b") for rank in range(NODES)))
+        stage.say(*(stage.ended(rank, "c") for rank in range(NODES)), stage.lost(1), stage.lost(2))
+        (request,) = stage.asked(stage.submit("d"))
+        assert request.ranks == (1, 2)
+        waiting = stage.members[1:]
+        sent = stage.say(stage.lost(0))
+        assert released(sent) == waiting
+        assert [one.ranks for one in stage.asked(sent)] == [()]
 
     def test_it_runs_again_only_when_no_rank_of_it_runs_any_more(self) -> None:
         stage = running()
@@ -377,12 +403,14 @@ class TestRecovery:
         stage.restart()
         others = [rank for rank in range(NODES) if rank != lost]
         sent = stage.say(*(stage.holds(stage.members[rank], ("a", 1), worker=f"w{rank}") for rank in others))
-        assert released(sent) == [stage.members[rank] for rank in others]
+        old = list(stage.members)
+        assert released(sent) == [old[rank] for rank in others]
         assert sent.of(work.CancelAttempts) == []
-        sent = stage.say(*(stage.ended(rank, end=End.DISCONNECTED, window=0) for rank in others))
-        assert stage.truth.state("a") is TaskState.RETRY
         (request,) = stage.asked(sent)
-        assert request.ranks == (lost,)
+        assert request.ranks == ()
+        stage.say(*(stage.finished(old[rank], "a", End.DISCONNECTED, window=0, worker=f"w{rank}") for rank in others))
+        assert stage.truth.state("a") is TaskState.RETRY
+        assert delivered(stage.warm_all()) == [("a", 2)] * NODES
 
     @pytest.mark.parametrize("lost", [0, 2])
     def test_a_cancel_in_the_next_reign_waits_for_the_ranks_that_are_left(self, lost: int) -> None:
@@ -403,6 +431,21 @@ class TestRecovery:
         stage.restart()
         (request,) = stage.asked(stage.say())
         assert (stage.truth.state("a"), request.ranks) == (TaskState.RETRY, ())
+
+    def test_replacements_wait_on_in_the_next_reign_as_long_as_somebody_is_left(self) -> None:
+        stage = running()
+        stage.say(*(stage.ended(rank) for rank in range(NODES)))
+        stage.say(stage.lost(1))
+        stage.asked(stage.submit("b"))
+        waits = stage.members[1]
+        stage.restart()
+        assert released(stage.say()) == []
+        stage.lost(2)
+        stage.lost(0)
+        stage.restart()
+        sent = stage.say()
+        assert released(sent) == [waits]
+        assert [one.ranks for one in stage.asked(sent)] == [()]
 
     def test_a_gang_that_was_given_back_is_not_mended(self) -> None:
         stage = running()
