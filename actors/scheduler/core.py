@@ -109,6 +109,7 @@ class Core:
         self.queueing = queueing
         self.queues.configure(queueing, self.now_s)
         self.topologies.configure(queueing.topologies, queueing.flavors)
+        self.reservations.configure(queueing)
 
     # Pools and nodes
 

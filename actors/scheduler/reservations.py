@@ -2,7 +2,8 @@
 
 It gets the nodes that can be free for it first. Others leave these alone, but for those that are sure to have ended by
 then: they go around it. What runs there ends by its time limit, nothing follows it, and so the one who waits starts
-within `RESERVE_AFTER_S` and the longest time limit of what ran there (with none, when that ends).
+within `RESERVE_AFTER_S` and the longest time limit of what ran there (with none, when that ends), but for others of a
+higher priority, which ageing holds in bounds.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from typing import Final
 import msgspec
 
 from ...model.gangs import Together, TopologyMode
+from ...model.queues import DEFAULT, FairShare, Queueing
 from ...model.resources import Shape
 from .capacity import Node, Standing
 from .counting import NOWHERE
@@ -60,10 +62,17 @@ class Reservations:
         self._ends_by_s = ends_by_s
         self._kept: dict[str, Reserved] = {}
         self._closed: dict[str, frozenset[str]] = {}
+        self._values: dict[str, int] = {}
+        self._ageing = FairShare()
         self._opened: dict[str, None] = {}
         self._renew_at_s = 0.0
         self._looks = 0  # left until then
         self._passed_over: dict[tuple[str, str], float] = {}  # by request and pool: until when
+
+    def configure(self, queueing: Queueing) -> None:
+        """Other priorities, or another ageing."""
+        self._values = {priority.name: priority.value for priority in queueing.priorities}
+        self._ageing = queueing.fair_share
 
     def remember(self) -> bytes:
         """All that it knows, for `recall`."""
@@ -111,16 +120,27 @@ class Reservations:
         return reserved
 
     def without(self, request: Request, now_s: float) -> frozenset[str]:
-        """The nodes that this request must leave alone, as it is not over before they are needed."""
+        """The nodes that this request must leave alone, as it is not over before they are needed.
+
+        One of a higher priority, counted with ageing, need not.
+        """
         if not self._kept:
             return NOWHERE
         self._renew(now_s)
         closed = [
             self._closed[request_id]
             for request_id, reserved in self._kept.items()
-            if request_id != request.request_id and not _goes_around(request, reserved, now_s)
+            if request_id != request.request_id
+            and not _goes_around(request, reserved, now_s)
+            and self._level(request, now_s) <= self._level(reserved.request, now_s)
         ]
         return closed[0] if len(closed) == 1 else NOWHERE.union(*closed)
+
+    def _level(self, request: Request, now_s: float) -> int:
+        value = self._values.get(request.priority, self._values.get(DEFAULT, 0))
+        if self._ageing.ageing_s <= 0:
+            return value
+        return value + self._ageing.ageing_step * int((now_s - request.requested_at_s) // self._ageing.ageing_s)
 
     def release(self, request_id: str) -> None:
         """It has started, or waits no more."""

@@ -26,7 +26,7 @@ from levers9.actors.scheduler.reservations import (
 from levers9.actors.scheduler.topology import Assignment, Topologies
 from levers9.model.gangs import Together, TopologyMode
 from levers9.model.nodes import Traits
-from levers9.model.queues import Queueing, Topology
+from levers9.model.queues import PriorityClass, Queueing, Topology
 from levers9.model.resources import Capacity, Shape
 
 OPEN = frozenset({Standing.OPEN})
@@ -142,6 +142,17 @@ def test_a_small_request_goes_around_if_it_ends_before_the_room_is_needed() -> N
     assert world.reservations.without(request_of("long", limit_s=141.0), 60.0) == closed
     assert world.reservations.without(request_of("short", limit_s=140.0), 60.0) == frozenset()
     assert world.reservations.without(gang_of(), 60.0) == frozenset()
+
+
+def test_one_of_a_higher_priority_need_not_leave_room_alone() -> None:
+    world = busy_racks()
+    world.reservations.configure(Queueing(priorities=(PriorityClass(name="high", value=150),)))
+    world.reservations.reserve(gang_of(), CARD, 60.0)
+    urgent = msgspec.structs.replace(request_of("urgent", requested_at_s=50.0), priority="high")
+    assert world.reservations.without(urgent, 60.0) == frozenset()
+    assert world.reservations.without(msgspec.structs.replace(urgent, priority="default"), 60.0)
+    late = msgspec.structs.replace(urgent, requested_at_s=590.0)
+    assert world.reservations.without(late, 600.0) == frozenset({"n2", "n3"})  # the gang has aged twice by then
 
 
 def test_where_no_end_is_known_the_freest_domain_is_kept_and_nobody_goes_around() -> None:
@@ -376,3 +387,21 @@ def test_in_the_core_a_short_request_goes_around_while_a_long_one_of_the_same_sh
     cluster.tick()
     assert "short" in cluster.placed
     assert "long" not in cluster.placed
+
+
+def test_a_core_that_is_rebuilt_from_a_snapshot_keeps_the_same_room() -> None:
+    cluster = Cluster()
+    shape = msgspec.structs.replace(CARD, pool="")
+    for place in range(16):
+        cluster.ask(request_of(f"m{place}", shape=shape, limit_s=100.0 + 10 * place))
+    cluster.tick()
+    cluster.ask(msgspec.structs.replace(gang_of(), shape=shape, requested_at_s=1.0))
+    while cluster.now_s < 70.0:
+        cluster.tick()
+    other = Core(new_placement)
+    for event in cluster.core.snapshot():
+        other.handle(event, cluster.now_s)
+    small = request_of("small", shape=shape, requested_at_s=70.0)
+    assert other.reservations.without(small, 70.0) == cluster.core.reservations.without(small, 70.0)
+    assert len(other.reservations.without(small, 70.0)) == 2
+    assert other.reservations.remember() == cluster.core.reservations.remember()
