@@ -31,6 +31,7 @@ class OrderBook:
 
     def __init__(self) -> None:
         self._orders: dict[str, Order] = {}
+        self.nodes: dict[str, Order] = {}  # who stands on which named node, or will
         self.count = 0  # all orders ever known here
 
     def load(self, row: ops.WorkerRow) -> None:
@@ -63,6 +64,8 @@ class OrderBook:
     def _add(self, order: Order) -> None:
         self._orders[order.worker_id] = order
         self.count += 1
+        if order.traits.node:
+            self.nodes[order.traits.node] = order
 
     def arrived(self, worker_id: str) -> bool:
         """A worker has reported; whether that is news."""
@@ -74,7 +77,10 @@ class OrderBook:
 
     def gone(self, worker_id: str) -> Order | None:
         """A worker is no more; the order that it was, or None for one that is not known."""
-        return self._orders.pop(worker_id, None)
+        order = self._orders.pop(worker_id, None)
+        if order is not None:
+            self.nodes.pop(order.traits.node, None)
+        return order
 
     def disband(self, gang_id: str) -> None:
         """Workers that came for a gang are like any others now."""
@@ -102,11 +108,6 @@ class OrderBook:
     def pending(self) -> int:
         """How many are on their way."""
         return sum(order.pending for order in self._orders.values())
-
-    @property
-    def nodes(self) -> dict[str, Order]:
-        """Who stands on which named node, or will."""
-        return {order.traits.node: order for order in self._orders.values() if order.traits.node}
 
     def of_gang(self, gang_id: str) -> tuple[Order, ...]:
         """The workers that were ordered for a gang."""

@@ -24,8 +24,9 @@ from ..applied import require_all
 from .backing_off import BackOff
 from .holds import Holds
 from .orders import Order, OrderBook
-from .questions import SINGLES_MAX, Answered, Questions
+from .questions import Answered, Questions
 from .settings import PoolSettings, declarations, declared
+from .sizing import WORKERS_COUNTED
 from .standing import standing
 from .wishes import Needs, Wishes
 
@@ -196,7 +197,7 @@ class PoolPolicy:
         open_now = len(self._questions.singles())
         if not needs.stale:
             self._questions.end_singles(len(needs.singles))
-        for _ in range(min(len(needs.singles), SINGLES_MAX) - open_now):
+        for _ in range(min(len(needs.singles), WORKERS_COUNTED) - open_now):
             self._questions.ask(self._new_id("worker"), 1, now_s)
 
     def _order_gangs(self, needs: Needs, now_s: float) -> None:

@@ -11,7 +11,6 @@ from ...wire import scheduling
 from ...wire.message import Send
 
 ASKED_AGAIN_S: Final = 5.0
-SINGLES_MAX: Final = 64  # questions for workers one by one that are open at a time: more would only be held
 
 
 class Answered(enum.Enum):

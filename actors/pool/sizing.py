@@ -2,13 +2,24 @@
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Iterable, Sequence
+from typing import Final
+
+import msgspec
 
 from ...model.nodes import NodeOffer
-from ...model.resources import CARD_MILLI, Amount, Shape
+from ...model.resources import CARD_MILLI, Amount, Capacity, Shape
 
-NOTHING = Amount()
+NOTHING: Final = Amount()
+WORKERS_COUNTED: Final = 64  # at a time; a pool asks the guard for no more
+
+
+class _Make(msgspec.Struct, frozen=True):
+    """What decides, beside labels, whether a shape has room on an empty worker."""
+
+    capacity: Capacity
+    gpu_sharing: bool
+    runtimes: tuple[str, ...]
 
 
 class Bin:
@@ -49,20 +60,42 @@ class Bin:
         return Amount(self._cpu_milli, self._memory_mib, sum(self._cards))
 
 
-class Sizing:
-    """A count of the workers that are needed. `free` are nodes without a worker, `alike` any number of workers."""
+class FreeNodes:
+    """Named nodes without a worker, by what a worker there would have: of one make, whatever their labels."""
 
-    def __init__(self, free: Iterable[NodeOffer], alike: NodeOffer | None) -> None:
-        self._free = {offer.traits.node: offer for offer in free}
+    def __init__(self, offers: Iterable[NodeOffer]) -> None:
+        self.by_name = {offer.traits.node: offer for offer in offers}
+        self.makes: dict[_Make, list[NodeOffer]] = {}
+        for offer in sorted(self.by_name.values(), key=lambda offer: offer.traits.node):
+            self.makes.setdefault(_make_of(offer), []).append(offer)
+
+    def could_hold(self, shape: Shape) -> bool:
+        """Whether a worker on one of them would have room for this shape if it had nothing else."""
+        able = (offers for offers in self.makes.values() if could_hold(offers[0], shape))
+        return any(not shape.labels or any(one.traits.allows(shape) for one in offers) for offers in able)
+
+
+class Sizing:
+    """A count of the workers that are needed: on nodes that are `free` and not `taken`, or of those that are alike."""
+
+    def __init__(self, free: FreeNodes, taken: Iterable[str], alike: NodeOffer | None) -> None:
+        self._makes = free.makes if alike is None else {_make_of(alike): [alike]}
         self._alike = alike
-        self._ranked: dict[Shape, deque[NodeOffer]] = {}
+        self._taken = set(taken)
+        self._next = dict.fromkeys(self._makes, 0)  # those before are taken
+        self._ranked: dict[Shape, tuple[_Make, ...]] = {}
         self._full: dict[Shape, int] = {}  # so many bins from the first have no room for this shape
         self.bins: list[Bin] = []
 
     def fill(self, shapes: Sequence[Shape], most: int) -> tuple[Shape, ...]:
-        """Room for these, with at most `most` workers; returns those shapes for which there is none, each once."""
+        """Room for these, with at most `most` workers; returns those shapes for which there is none, each once.
+
+        It ends after `WORKERS_COUNTED`: when those are ordered there is a new wish.
+        """
         lacking: dict[Shape, None] = {}
         for shape in shapes:
+            if len(self.bins) >= WORKERS_COUNTED:
+                break
             if shape in lacking or self._put(shape):
                 continue
             offer = self._best(shape) if len(self.bins) < most else None
@@ -82,7 +115,8 @@ class Sizing:
         return False
 
     def _open(self, offer: NodeOffer, shape: Shape | None) -> None:
-        self._free.pop(offer.traits.node, None)
+        if self._alike is None:
+            self._taken.add(offer.traits.node)
         one = Bin(offer)
         if shape is not None:
             one.put(shape)
@@ -92,21 +126,27 @@ class Sizing:
     def _best(self, shape: Shape) -> NodeOffer | None:
         """The worker for a shape: of the type that it prefers, without cards for one without, and small."""
         if shape not in self._ranked:
-            able = [offer for offer in self._offers() if could_hold(offer, shape)]
-            able.sort(key=lambda offer: (shape.preference(offer.capacity.gpu_type), *_size(offer)))
-            self._ranked[shape] = deque(able)
-        ranked = self._ranked[shape]
-        while ranked and self._alike is None and ranked[0].traits.node not in self._free:
-            ranked.popleft()
-        return ranked[0] if ranked else None
+            able = [make for make, offers in self._makes.items() if could_hold(offers[0], shape)]
+            able.sort(key=lambda make: (shape.preference(make.capacity.gpu_type), *_size(make.capacity)))
+            self._ranked[shape] = tuple(able)
+        found = (self._first(make, shape) for make in self._ranked[shape])
+        return next((offer for offer in found if offer is not None), None)
 
-    def _offers(self) -> tuple[NodeOffer, ...]:
-        return tuple(self._free.values()) if self._alike is None else (self._alike,)
+    def _first(self, make: _Make, shape: Shape | None = None) -> NodeOffer | None:
+        """The first node of a make that is not taken, and has the labels that a shape wants."""
+        offers = self._makes[make]
+        while self._next[make] < len(offers) and offers[self._next[make]].traits.node in self._taken:
+            self._next[make] += 1
+        if shape is None or not shape.labels:
+            return offers[self._next[make]] if self._next[make] < len(offers) else None
+        left = offers[self._next[make] :]
+        return next((one for one in left if one.traits.allows(shape) and one.traits.node not in self._taken), None)
 
     def add(self, wanted: Amount = NOTHING) -> bool:
         """One more worker that nobody asked for, which has some of what is `wanted`; False when there is none."""
-        able = [offer for offer in self._offers() if _has(offer, wanted)]
-        offer = min(able, key=_size, default=None)
+        makes = [make for make in self._makes if make.capacity.gpu_count or not wanted.gpu_milli]
+        makes.sort(key=lambda make: _size(make.capacity))
+        offer = next((one for make in makes if (one := self._first(make)) is not None), None)
         if offer is not None:
             self._open(offer, None)
         return offer is not None
@@ -121,8 +161,8 @@ class Sizing:
 
 
 def could_hold(offer: NodeOffer, shape: Shape) -> bool:
-    """Whether a worker there would have room for this shape if it had nothing else."""
-    return Bin(offer).put(shape)
+    """Whether an empty worker of this make has room for a shape, whatever its labels."""
+    return Bin(offer).put(msgspec.structs.replace(shape, labels=()))
 
 
 def missing(wanted: Amount, free: Amount) -> Amount:
@@ -131,11 +171,10 @@ def missing(wanted: Amount, free: Amount) -> Amount:
     return Amount(max(0, lacks.cpu_milli), max(0, lacks.memory_mib), max(0, lacks.gpu_milli))
 
 
-def _size(offer: NodeOffer) -> tuple[int, int, int, str]:
-    size = offer.capacity
-    return size.gpu_count, size.cpu_milli, size.memory_mib, offer.traits.node
+def _make_of(offer: NodeOffer) -> _Make:
+    return _Make(offer.capacity, offer.traits.gpu_sharing, offer.traits.runtimes)
 
 
-def _has(offer: NodeOffer, wanted: Amount) -> bool:
-    """Cards are only brought by workers that have some; CPUs and memory by all."""
-    return not wanted.gpu_milli or offer.capacity.gpu_count > 0
+def _size(size: Capacity) -> tuple[int, int, int]:
+    """Cards are the dearest, then CPUs."""
+    return size.gpu_count, size.cpu_milli, size.memory_mib

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Container, Iterable
+from itertools import islice
+
 import msgspec
 
 from ...model.nodes import NodeOffer
@@ -9,7 +12,7 @@ from ...model.resources import Amount
 from ...wire import scheduling
 from .orders import OrderBook
 from .settings import PoolSettings, ready
-from .sizing import NOTHING, Sizing, could_hold, missing
+from .sizing import NOTHING, FreeNodes, Sizing, missing
 
 
 class GangNeed(msgspec.Struct, frozen=True, kw_only=True):
@@ -42,6 +45,8 @@ class Wishes:
         self._wish = scheduling.RoomWanted(pool=settings.name, shapes=())
         self._told_free: scheduling.RoomFree | None = None
         self._needs: Needs | None = None
+        self._all = FreeNodes(settings.offers)
+        self._free = FreeNodes(())
         self._counted = (-1, -1, -1)
 
     def hear(self, wish: scheduling.RoomWanted) -> None:
@@ -63,33 +68,31 @@ class Wishes:
     def needs(self) -> Needs:
         """What to order now; counted again only when something has changed."""
         counted = (self._book.count, len(self._book), self._book.pending)
-        if self._needs is None or counted != self._counted:
+        if counted != self._counted:
             self._counted = counted
+            self._free = self._free_nodes()
+            self._needs = None
+        if self._needs is None:
             self._needs = self._count()
         return self._needs
 
     def _count(self) -> Needs:
         stale = self._wish.orders_seen < self._book.count
-        free = self._free_nodes()
         gangs: list[GangNeed] = []
+        taken: dict[str, None] = {}
         room = self._room()
         for wanted in () if stale else self._wish.gangs:
-            need = self._gang(wanted, free, room)
+            need = self._gang(wanted, taken, room)
             if need is not None:
                 gangs.append(need)
                 room -= len(need.offers)
-                for offer in need.offers:
-                    free.pop(offer.traits.node, None)
-        singles, beyond = self._singles(free, max(0, room), stale)
+                taken.update(dict.fromkeys(offer.traits.node for offer in need.offers))
+        singles, beyond = self._singles(taken, max(0, room), stale)
         return Needs(gangs=tuple(gangs), singles=singles, beyond=beyond, stale=stale)
 
-    def _free_nodes(self) -> dict[str, NodeOffer]:
+    def _free_nodes(self) -> FreeNodes:
         taken = self._book.nodes
-        return {
-            offer.traits.node: offer
-            for offer in self._settings.nodes
-            if ready(offer) and offer.traits.node not in taken
-        }
+        return FreeNodes(offer for offer in self._settings.nodes if ready(offer) and offer.traits.node not in taken)
 
     def _room(self) -> int:
         """How many more workers there may be. On named nodes, never more are on their way than there are nodes."""
@@ -98,17 +101,18 @@ class Wishes:
             room = min(room, len(self._settings.nodes) - self._book.pending)
         return max(0, room)
 
-    def _gang(self, wanted: scheduling.GangWanted, free: dict[str, NodeOffer], room: int) -> GangNeed | None:
+    def _gang(self, wanted: scheduling.GangWanted, taken: Container[str], room: int) -> GangNeed | None:
         """What is missing of a gang's workers; None when all are ordered."""
         have = self._book.of_gang(wanted.gang_id)
         size = len(wanted.nodes) or wanted.workers
         if wanted.nodes:
             there = {order.traits.node for order in have}
             lacking = [node for node in wanted.nodes if node not in there]
-            offers = [free[node] for node in lacking if node in free]
+            free = self._free.by_name
+            offers = [free[node] for node in lacking if node in free and node not in taken]
         else:
             lacking = [""] * max(0, size - len(have))
-            offers = self._any_offers(free, len(lacking))
+            offers = self._any_offers(taken, len(lacking))
         if not lacking:
             return None
         hold = ""
@@ -120,29 +124,32 @@ class Wishes:
             hold = f"a gang lacks {len(lacking)} workers, and it may have {room} more"
         return GangNeed(gang_id=wanted.gang_id, offers=() if hold else tuple(offers), wanted=size, hold=hold)
 
-    def _any_offers(self, free: dict[str, NodeOffer], count: int) -> list[NodeOffer]:
+    def _any_offers(self, taken: Container[str], count: int) -> list[NodeOffer]:
         alike = self._alike()
-        return list(free.values())[:count] if alike is None else [alike] * count
+        if alike is not None:
+            return [alike] * count
+        free = (offer for node, offer in self._free.by_name.items() if node not in taken)
+        return list(islice(free, count))
 
     def _alike(self) -> NodeOffer | None:
         """A worker on no named node."""
         return None if self._settings.nodes or not self._settings.offers else self._settings.offers[0]
 
-    def _singles(self, free: dict[str, NodeOffer], room: int, stale: bool) -> tuple[tuple[NodeOffer, ...], bool]:
+    def _singles(self, taken: Iterable[str], room: int, stale: bool) -> tuple[tuple[NodeOffer, ...], bool]:
         """Workers for the shapes, then those that are kept warm, then those that are kept free."""
-        sizing = Sizing(free.values(), self._alike())
+        sizing = Sizing(self._free, taken, self._alike())
         lacking = () if stale else sizing.fill(self._wish.shapes, room)
         lives = len(self._book)
         while lives + len(sizing.bins) < self._settings.min_workers and len(sizing.bins) < room and sizing.add():
             pass
         while len(sizing.bins) < room:
-            wanted = missing(self._settings.keep_free, self._free(sizing.left))
+            wanted = missing(self._settings.keep_free, self._left(sizing.left))
             if wanted == NOTHING or not sizing.add(wanted):
                 break
-        beyond = any(could_hold(offer, shape) for shape in lacking for offer in self._settings.offers)
+        beyond = any(self._all.could_hold(shape) for shape in lacking)
         return tuple(one.offer for one in sizing.bins), beyond
 
-    def _free(self, left: Amount) -> Amount:
+    def _left(self, left: Amount) -> Amount:
         """What is free, as far as is known: what the scheduler says, and all of the workers that it has not counted.
 
         Where it does not say, every worker counts as free: rather too little is kept than a flood ordered.
