@@ -18,11 +18,11 @@ from .face import Spot
 from .index import Ties
 from .ours_ahead import Asked, unused
 from .ours_columns import NEVER, Columns, Row
-from .ours_outlook import GRAIN, UNIT, Ints, Outlook, Population
+from .ours_outlook import GRAIN, UNIT, WINDOWS, Ints, Outlook, Population
 from .rooms import Room, Rooms
 
 AHEAD: Final = 5  # the weight of what the look ahead finds unused, beside what is expected to be wasted
-CANDIDATES: Final = 6  # rooms that are looked at more closely
+CANDIDATES: Final = 12  # rooms that are looked at more closely
 MARGIN: Final = 600 * UNIT  # by which they may be worse than the best
 SHAPES_MAX: Final = 4096  # counted; beyond it, those asked for once are forgotten
 GROWTH_PCT: Final = 150  # of the demand at the last look: then it looks again
@@ -37,6 +37,7 @@ Option = tuple[
 
 _NO_CHOICE: Final = [(0, 0)]  # of a card
 _LOTS: Final = 1 << 40
+_DRAWS: Final = 64
 
 
 class Memory(msgspec.Struct, frozen=True, array_like=True):
@@ -46,6 +47,12 @@ class Memory(msgspec.Struct, frozen=True, array_like=True):
     looked_at: tuple[Asked, ...] = ()
     population: tuple[Population, ...] = ()
     look_at: int = 0
+
+
+class Count(msgspec.Struct):
+    """How many asked for a shape."""
+
+    of: int = 0
 
 
 class Ours:
@@ -59,7 +66,7 @@ class Ours:
     def __init__(self, ties: Ties = "first", seed: int = 0) -> None:
         self._chance = Chance(seed) if ties == "random" else None
         self._rooms = Rooms()
-        self._seen: dict[Shape, int] = {}
+        self._seen: dict[Shape, Count] = {}
         self._total = 0
         self._memory = Memory()
         self._nodes_then = 0
@@ -74,11 +81,15 @@ class Ours:
         before = member.room if member is not None else None
         self._rooms.put(node)
         after = self._rooms.members[node.node_id].room
-        if after is not before:
-            if before is not None and not before.members:
-                self._columns.remove(before)
-            if after.members == 1:
-                self._columns.add(after)
+        if after is before:
+            return
+        left, entered = before is not None and not before.members, after.members == 1
+        if before is not None and left and entered:
+            self._columns.replace(before, after)
+        elif before is not None and left:
+            self._columns.remove(before)
+        elif entered:
+            self._columns.add(after)
 
     def drop(self, node_id: str) -> None:
         """A node is open no more; unknown ones are ignored."""
@@ -89,7 +100,10 @@ class Ours:
 
     def saw(self, shape: Shape) -> None:
         """One container of this shape was asked for."""
-        self._seen[shape] = self._seen.get(shape, 0) + 1
+        count = self._seen.get(shape)
+        if count is None:
+            count = self._seen[shape] = Count()
+        count.of += 1
         self._total += 1
         if self._total >= SEEN_MAX or len(self._seen) > SHAPES_MAX:
             self._fade()
@@ -106,23 +120,24 @@ class Ours:
             _, _, node_id, free, _ = options[0]
         else:
             _, _, node_id, free = min([self._with_look_ahead(shape, option) for option in options])
+        node_id = self._node(node_id, without)
         return Spot(node_id, _numbers(self._rooms.members[node_id].cards, shape, free))
 
     def remember(self) -> bytes:
         """What it has seen of demand, and what it decides by now."""
-        seen = tuple([Asked(shape, count) for shape, count in self._seen.items()])
+        seen = tuple([Asked(shape, count.of) for shape, count in self._seen.items()])
         return msgspec.msgpack.encode(msgspec.structs.replace(self._memory, seen=seen))
 
     def recall(self, memory: bytes) -> None:
         """Go on from what another one remembered; empty is nothing."""
         recalled = msgspec.msgpack.decode(memory, type=Memory) if memory else Memory()
-        self._seen = {one.shape: one.count for one in recalled.seen}
-        self._total = sum(self._seen.values())
+        self._seen = {one.shape: Count(one.count) for one in recalled.seen}
+        self._total = sum(one.count for one in recalled.seen)
         self._memory = msgspec.structs.replace(recalled, seen=())
         self._learn()
 
     def _look(self) -> None:
-        asked = tuple([Asked(shape, count) for shape, count in self._seen.items()])
+        asked = tuple([Asked(shape, count.of) for shape, count in self._seen.items()])
         self._memory = Memory((), asked, self._columns.population(), self._next_look())
         self._learn()
 
@@ -142,19 +157,18 @@ class Ours:
 
     def _fade(self) -> None:
         """What was long ago counts less."""
-        self._seen = {shape: count // 2 for shape, count in self._seen.items() if count > 1}
-        while len(self._seen) > SHAPES_MAX:
-            del self._seen[min(self._seen, key=self._seen.__getitem__)]
-        self._total = sum(self._seen.values())
+        self._seen = {shape: Count(count.of // 2) for shape, count in self._seen.items() if count.of > 1}
+        for shape in sorted(self._seen, key=lambda shape: self._seen[shape].of)[: max(0, len(self._seen) - SHAPES_MAX)]:
+            del self._seen[shape]
+        self._total = sum(count.of for count in self._seen.values())
         self._memory = msgspec.structs.replace(self._memory, look_at=min(self._memory.look_at, self._next_look()))
 
     def _row(self, shape: Shape) -> Row:
-        row = self._rows.pop(shape, None)
+        row = self._rows.get(shape)
         if row is None:
-            row = Row(shape)
             if len(self._rows) >= ROWS_MAX:
-                del self._rows[next(iter(self._rows))]
-        self._rows[shape] = row
+                del self._rows[min(self._rows, key=lambda other: self._rows[other].cursor)]
+            row = self._rows[shape] = Row(shape)
         return row
 
     def _best(self, costs: Ints, without: frozenset[str]) -> list[Leading]:
@@ -169,24 +183,32 @@ class Ours:
         return []
 
     def _within(self, costs: Ints, limit: int, without: frozenset[str]) -> list[Leading]:
-        slots = np.flatnonzero(costs <= limit)
+        slots = (costs <= limit).nonzero()[0]
+        least = costs[slots]
         if len(slots) > CANDIDATES and not without:
-            limit = int(np.partition(costs[slots], CANDIDATES - 1)[CANDIDATES - 1])
-            slots = slots[costs[slots] <= limit]
+            least.partition(CANDIDATES - 1)
+            slots = (costs <= least[CANDIDATES - 1]).nonzero()[0]
+            least = costs[slots]
         found = []
-        for slot, cost in zip(slots.tolist(), costs[slots].tolist()):
+        for slot, cost in zip(slots.tolist(), least.tolist()):
             room = self._columns.room(slot)
-            node_id = self._node(room, without)
+            node_id = self._rooms.first(room, without)
             if node_id:
                 found.append((cost, self._chance.below(_LOTS) if self._chance else 0, node_id, room))
         found.sort()
         return found[:CANDIDATES]
 
-    def _node(self, room: Room, without: frozenset[str]) -> str:
+    def _node(self, node_id: str, without: frozenset[str]) -> str:
+        """This node, or with ties at random any that has the same room."""
         if self._chance is None:
-            return self._rooms.first(room, without)
-        ids = [node_id for node_id in self._rooms.all_in(room) if node_id not in without]
-        return ids[self._chance.below(len(ids))] if ids else ""
+            return node_id
+        room = self._rooms.members[node_id].room
+        for _ in range(_DRAWS):
+            drawn = room.ids[self._chance.below(len(room.ids))]
+            member = self._rooms.members.get(drawn)
+            if member is not None and member.room is room and drawn not in without:
+                return drawn
+        return node_id
 
     def _options(self, shape: Shape, leading: list[Leading]) -> list[Option]:
         """The ways to place a container in these rooms that are within the margin."""
@@ -204,13 +226,14 @@ class Ours:
         frees = [free for free in dict.fromkeys(room.cards) if free >= milli]
         if len(frees) == 1:
             return [(frees[0], 0)]
-        view = self._outlook.view(room.kind.kind)
+        view = self._columns.view(room.kind)
         level = self._outlook.level(room.cpu_milli - shape.cpu_milli)
         row, down = view.card_rows[level], milli // GRAIN
         costs = [row[free // GRAIN - down] - row[free // GRAIN] for free in frees]
         if frees[-1] == CARD_MILLI:
-            several, whole = view.several_rows[level], room.cards.count(CARD_MILLI)
-            costs[-1] += several[whole - 1] - several[whole]
+            several = view.several_rows[level]
+            whole = min(room.cards.count(CARD_MILLI), len(several) - 1)
+            costs[-1] += several[whole - 1] - several[whole] if whole else 0
         least = min(costs)
         return [(free, cost - least) for free, cost in zip(frees, costs)]
 
@@ -220,7 +243,7 @@ class Ours:
         cards = _taken(room.cards, shape, free)
         then = self._unused_of(room, room.cpu_milli - shape.cpu_milli, room.memory_mib - shape.memory_mib, cards)
         now = self._unused_of(room, room.cpu_milli, room.memory_mib, room.cards)
-        return cost + AHEAD * UNIT * (then - now), lot, node_id, free
+        return cost + AHEAD * UNIT * (then - now) // WINDOWS, lot, node_id, free
 
     def _unused_of(self, room: Room, cpu_milli: int, memory_mib: int, cards: tuple[int, ...]) -> int:
         key = (room.kind.number, cpu_milli, memory_mib, cards)
@@ -228,8 +251,8 @@ class Ours:
         if known is None:
             if len(self._unused) >= FILLED_MAX:
                 self._unused.clear()
-            window = self._outlook.view(room.kind.kind).window
-            known = self._unused[key] = unused(window, cpu_milli, memory_mib, cards)
+            windows = self._columns.view(room.kind).windows
+            known = self._unused[key] = sum([unused(window, cpu_milli, memory_mib, cards) for window in windows])
         return known
 
 

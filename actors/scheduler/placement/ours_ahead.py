@@ -11,7 +11,7 @@ import msgspec
 
 from ....model.resources import Shape
 
-SAMPLE: Final = 70  # containers
+SAMPLE: Final = 50  # containers
 _TURN: Final = 1024  # parts of the way from one container of the sample to the next
 _LEAP: Final = 633  # of them between the samples of one look and of another, so that each has its turn
 
@@ -31,15 +31,16 @@ class Size(msgspec.Struct, frozen=True):
     asks: tuple[tuple[int, int], ...]
 
 
-def sample(asked: Sequence[Asked]) -> list[int]:
+def sample(asked: Sequence[Asked], turn: int) -> list[int]:
     """The places of `SAMPLE` shapes, the largest first: every so manieth container of all that asked for cards.
 
-    So each size is there as often as in demand, to one container.
+    So each size is there as often as in demand, to one container; which ones of the rare sizes, is another matter each
+    turn.
     """
     order = sorted(range(len(asked)), key=lambda place: _largest_first(asked[place].shape))
     total = sum(one.count for one in asked)
     taken: list[int] = []
-    passed, offset = 0, total * _LEAP % _TURN
+    passed, offset = 0, turn * _LEAP % _TURN
     for place in order:
         passed += asked[place].count
         while len(taken) < SAMPLE and (len(taken) * _TURN + offset) * total < passed * SAMPLE * _TURN:

@@ -6,19 +6,17 @@ from typing import Final
 
 import msgspec
 import numpy as np
-import numpy.typing as npt
 
 from ....model.resources import CARD_MILLI, Shape
-from .ours_outlook import COLUMNS, GRAIN, STRANDED, UNIT, Ints, Outlook, Population
+from .ours_outlook import COLUMNS, GRAIN, STRANDED, UNIT, Ints, Outlook, Population, View
 from .rooms import Kind, Room
-
-Bools = npt.NDArray[np.bool_]
 
 NEVER: Final = 1 << 62  # the cost of a room that a shape can't have
 WORSE: Final = 1 << 54  # between one card type of the preference list and the next
 PREFERENCES_MAX: Final = 128  # that are told apart
 LOG_LEAST: Final = 1024
-GIB_BITS: Final = 10  # of otherwise equal rooms the one with the least memory left, in GiB
+_CPU, _MEMORY, _FREE, _WHOLE, _KIND, _VIEW, _BADNESS, _CARDS = range(8)  # columns; of the cards, the first
+GIB_BITS: Final = 10  # of rooms that are as good the one with the least memory left, in GiB; without cards also CPU
 
 
 def _none() -> Ints:
@@ -45,72 +43,90 @@ class Columns:
         self.look = 0
         self.kinds: list[Kind] = []
         self.kinds_forgotten = 0  # how often
-        self._kind_places: dict[int, int] = {}
+        self._kind_places: dict[int, int] = {}  # by number of the kind
+        self._views: dict[int, View] = {}  # by number of the kind
         self._slots: dict[int, int] = {}  # by number of the room
         self._free_slots: list[int] = []
         self._log: list[int] = []
         self._log_began = 0
-        self._cards: Ints = np.zeros((0, 0), dtype=np.int64)
-        self._numbers: Ints = np.zeros((7, 0), dtype=np.int64)
+        self._width = 1  # the most cards of a room
+        self._numbers: Ints = np.zeros((0, _CARDS + 2), dtype=np.int64)
         self._widen(64, 1)
         self._stack()
 
     def add(self, room: Room) -> None:
         """A room that was not there."""
-        if not self._free_slots:
-            self._widen(2 * len(self._cpu), len(room.cards))
-        elif len(room.cards) > self._cards.shape[1]:
-            self._widen(len(self._cpu), len(room.cards))
-        slot = self._free_slots.pop()
-        self._slots[room.number] = slot
-        self.rooms[slot] = room
-        view = self.outlook.view(room.kind.kind)
-        if len(self.outlook.views) != self._stacked:
-            self._stack()
-        self._cards[slot] = 0
-        if room.cards:
-            self._cards[slot, -len(room.cards) :] = room.cards
-        whole = min(room.cards.count(CARD_MILLI), self.outlook.cards_most)
-        badness = self.outlook.badness(view, room.cpu_milli, room.free_milli, room.cards)
-        self._numbers[:, slot] = (
-            *(room.cpu_milli, room.memory_mib, room.free_milli, whole),
-            *(self._kind_place(room.kind), view.number, badness),
-        )
-        self._tell(slot)
+        if not self._free_slots or len(room.cards) > self._width:
+            self._widen(len(self.rooms) * (1 if self._free_slots else 2), len(room.cards))
+        self._set(self._free_slots.pop(), room)
 
     def remove(self, room: Room) -> None:
         """A room that no node has any more."""
         slot = self._slots.pop(room.number)
         self.rooms[slot] = None
-        self._memory[slot] = -1
+        self._numbers[slot, _MEMORY] = -1
         self._free_slots.append(slot)
         self._tell(slot)
 
-    def learn(self, outlook: Outlook) -> None:
-        """See everything in a new light."""
-        self.outlook = outlook
-        self.look += 1
-        self._forget_kinds()
-        slots = np.array(list(self._slots.values()), dtype=np.int64)
-        for slot in self._slots.values():
-            room = self.room(slot)
-            self._view[slot] = outlook.view(room.kind.kind).number
-            self._whole[slot] = min(room.cards.count(CARD_MILLI), outlook.cards_most)
-        self._stack()
-        self._badness[slots] = self._badness_of(slots)
+    def replace(self, before: Room, after: Room) -> None:
+        """A room that no node has any more, and one that was not there."""
+        if len(after.cards) > self._width:
+            self._widen(len(self.rooms), len(after.cards))
+        self._set(self._slots.pop(before.number), after)
+
+    def _set(self, slot: int, room: Room) -> None:
+        view = self.view(room.kind)
+        self._slots[room.number] = slot
+        self.rooms[slot] = room
+        missing = [0] * (self._width - len(room.cards))
+        self._numbers[slot] = [
+            room.cpu_milli,
+            room.memory_mib,
+            room.free_milli,
+            min(room.cards.count(CARD_MILLI), self.outlook.cards_most),
+            self._kind_place(room.kind),
+            view.number,
+            self.outlook.badness(view, room.cpu_milli, room.free_milli, room.cards),
+            *missing,
+            *room.cards,
+            *missing,
+            *[free // GRAIN for free in room.cards],
+        ]
+        self._tell(slot)
+
+    def room(self, slot: int) -> Room:
+        """The room that has this slot."""
+        room = self.rooms[slot]
+        assert room is not None
+        return room
+
+    def view(self, kind: Kind) -> View:
+        """What is worth what on nodes of this kind."""
+        view = self._views.get(kind.number)
+        if view is None:
+            view = self._views[kind.number] = self.outlook.view(kind.kind)
+            if len(self.outlook.views) != self._stacked:
+                self._stack()
+        return view
 
     def population(self) -> tuple[Population, ...]:
         """How many nodes there are of each kind."""
         return tuple([Population(kind.kind, kind.nodes) for kind in self.kinds if kind.nodes])
 
-    def _forget_kinds(self) -> None:
-        """Forget those of which there are no nodes, once they are more than the others."""
-        if 2 * sum(kind.nodes > 0 for kind in self.kinds) >= len(self.kinds):
-            return
-        self.kinds, self._kind_places = [], {}
-        self.kinds_forgotten += 1
-        for slot in self._slots.values():
-            self._kind[slot] = self._kind_place(self.room(slot).kind)
+    def learn(self, outlook: Outlook) -> None:
+        """See everything in a new light."""
+        self.outlook, self._views = outlook, {}
+        self.look += 1
+        self._forget_kinds()
+        slots = np.array(list(self._slots.values()), dtype=np.int64)
+        rooms = [self.room(slot) for slot in self._slots.values()]
+        self._numbers[slots, _KIND] = [self._kind_place(room.kind) for room in rooms]
+        self._numbers[slots, _VIEW] = [self.view(room.kind).number for room in rooms]
+        whole = (self._numbers[:, _CARDS : _CARDS + self._width] == CARD_MILLI).sum(axis=1)
+        self._numbers[:, _WHOLE] = np.minimum(whole, outlook.cards_most)
+        self._stack()
+        if len(slots):  # without nodes there are no tables yet
+            self._numbers[slots, _BADNESS] = self._badness_of(self._numbers[slots])
 
     def bring_up(self, row: Row) -> Ints:
         """The costs of all slots for a shape, as of now."""
@@ -121,8 +137,8 @@ class Columns:
             row.preferences = np.append(row.preferences, np.array(missing, dtype=np.int64))
         changed = self._changed(row)
         if changed is None:
-            row.costs = np.full(len(self._cpu), NEVER, dtype=np.int64)
-            self._cost(row, np.flatnonzero(self._memory >= 0))
+            row.costs = np.full(len(self.rooms), NEVER, dtype=np.int64)
+            self._cost(row, (self._numbers[:, _MEMORY] >= 0).nonzero()[0])
         elif changed:
             slots = np.array(changed, dtype=np.int64)
             row.costs[slots] = NEVER
@@ -132,81 +148,75 @@ class Columns:
 
     def _changed(self, row: Row) -> list[int] | None:
         """The slots that changed since the row was brought up, or None if it is better to begin anew."""
-        if row.look != self.look or row.cursor < self._log_began or len(row.costs) != len(self._cpu):
+        if row.look != self.look or row.cursor < self._log_began or len(row.costs) != len(self.rooms):
             return None
         changed = self._log[row.cursor - self._log_began :]
-        return changed if 2 * len(changed) <= len(self._slots) + 64 else None
-
-    def room(self, slot: int) -> Room:
-        """The room that has this slot."""
-        room = self.rooms[slot]
-        assert room is not None
-        return room
+        return changed if len(changed) <= len(self._slots) + 64 else None
 
     def _cost(self, row: Row, slots: Ints) -> None:
         """Set what these rooms cost where there is room; of the others it is NEVER already."""
-        slots = slots[self._fits(row, slots)]
-        if not len(slots):
-            return
-        shape, view = row.shape, self._view[slots]
-        cpu = self._cpu[slots] - shape.cpu_milli
-        level = np.searchsorted(self._levels, cpu, side="right")
-        free = self._free[slots] - shape.gpu_total_milli
-        stranded = np.maximum(free * UNIT - cpu * self.outlook.per_cpu, 0) * STRANDED // 100
-        then = self._cards_then(shape, slots, view * len(self._chipped) + level)
-        then += self._chipped[level] * cpu + stranded - self._wanted[view] * free - self._badness[slots]
-        then += (self._memory[slots] - shape.memory_mib) >> GIB_BITS
-        row.costs[slots] = then + row.preferences[self._kind[slots]] * WORSE
-
-    def _fits(self, row: Row, slots: Ints) -> Bools:
-        shape = row.shape
-        fits: Bools = (self._cpu[slots] >= shape.cpu_milli) & (self._memory[slots] >= shape.memory_mib)
-        fits &= row.preferences[self._kind[slots]] != NEVER
+        shape, rooms = row.shape, self._numbers.take(slots, axis=0)
+        preference = row.preferences[rooms[:, _KIND]]
+        fits = (rooms[:, _CPU] >= shape.cpu_milli) & (rooms[:, _MEMORY] >= shape.memory_mib) & (preference != NEVER)
         if shape.gpu_count:
-            fits &= self._cards[slots, -shape.gpu_count] >= shape.gpu_milli
-        return fits
+            if shape.gpu_count > self._width:
+                return
+            fits &= rooms[:, _CARDS + self._width - shape.gpu_count] >= shape.gpu_milli
+        if not fits.all():
+            slots, rooms, preference = slots[fits], rooms[fits], preference[fits]
+            if not len(slots):
+                return
+        cpu = rooms[:, _CPU] - shape.cpu_milli
+        level = self._levels.searchsorted(cpu, side="right")
+        then = self._cards_then(shape, rooms, rooms[:, _VIEW] * len(self._chipped) + level)
+        then += self._rest(rooms[:, _VIEW], level, cpu, rooms[:, _FREE] - shape.gpu_total_milli)
+        then += (rooms[:, _MEMORY] - shape.memory_mib) >> GIB_BITS
+        if not shape.gpu_count:
+            then += cpu
+        row.costs[slots] = then - rooms[:, _BADNESS] + preference * WORSE
 
-    def _cards_then(self, shape: Shape, slots: Ints, place: Ints) -> Ints:
+    def _cards_then(self, shape: Shape, rooms: Ints, place: Ints) -> Ints:
         """How bad the cards are when the shape has taken its own, at these places of the tables."""
-        cards, whole, count = self._cards[slots], self._whole[slots], shape.gpu_count
-        at = cards // GRAIN + (place * COLUMNS)[:, None]
-        now = self._card_table[at]
+        width, whole, count = self._width, rooms[:, _WHOLE], shape.gpu_count
+        at = rooms[:, _CARDS + width :] + (place * COLUMNS)[:, None]
+        now = self._card_table.take(at)
         then: Ints = now.sum(axis=1)
         if count == 1:
-            more = self._card_table[at - shape.gpu_milli // GRAIN] - now
-            fewer = self._several_table[place, np.maximum(whole - 1, 0)] - self._several_table[place, whole]
-            more += np.where(cards == CARD_MILLI, fewer[:, None], 0)
+            cards = rooms[:, _CARDS : _CARDS + width]
+            more = self._card_table.take(at - shape.gpu_milli // GRAIN, mode="wrap") - now
+            fewer = self._fewer_table[place, whole]
+            more += (cards == CARD_MILLI) * fewer[:, None]
             more[cards < shape.gpu_milli] = NEVER
             then += more.min(axis=1)
         elif count:
-            then += (self._card_table[at[:, -count:] - shape.gpu_milli // GRAIN] - now[:, -count:]).sum(axis=1)
+            then += (self._card_table.take(at[:, -count:] - shape.gpu_milli // GRAIN) - now[:, -count:]).sum(axis=1)
             whole = np.maximum(whole - count, 0)
         then += self._several_table[place, whole]
         return then
 
-    def _badness_of(self, slots: Ints) -> Ints:
-        """The same as `Outlook.badness`, of many rooms."""
-        cpu, free, view = self._cpu[slots], self._free[slots], self._view[slots]
-        level = np.searchsorted(self._levels, cpu, side="right")
-        place = view * len(self._chipped) + level
-        cards: Ints = self._card_table[self._cards[slots] // GRAIN + (place * COLUMNS)[:, None]].sum(axis=1)
+    def _rest(self, view: Ints, level: Ints, cpu: Ints, free: Ints) -> Ints:
+        """How bad all but the single cards is, with so much CPU and card free."""
         stranded = np.maximum(free * UNIT - cpu * self.outlook.per_cpu, 0) * STRANDED // 100
-        several = self._several_table[place, self._whole[slots]]
-        badness: Ints = cards + several + stranded + self._chipped[level] * cpu - self._wanted[view] * free
-        return badness
+        rest: Ints = stranded + self._chipped[level] * cpu - self._wanted[view] * free
+        return rest
 
-    def _widen(self, slots: int, cards: int) -> None:
+    def _badness_of(self, rooms: Ints) -> Ints:
+        """The same as `Outlook.badness`, of many rooms."""
+        cpu, view = rooms[:, _CPU], rooms[:, _VIEW]
+        level = self._levels.searchsorted(cpu, side="right")
+        place = view * len(self._chipped) + level
+        cards: Ints = self._card_table[rooms[:, _CARDS + self._width :] + (place * COLUMNS)[:, None]].sum(axis=1)
+        return cards + self._several_table[place, rooms[:, _WHOLE]] + self._rest(view, level, cpu, rooms[:, _FREE])
+
+    def _widen(self, slots: int, width: int) -> None:
         """Make place for so many rooms with so many cards each; what is there stays."""
-        had, wide = self._cards.shape
-        widened = np.zeros((slots, max(cards, wide)), dtype=np.int64)
-        if wide:
-            widened[:had, -wide:] = self._cards
-        self._cards = widened
-        numbers = np.zeros((7, slots), dtype=np.int64)
-        numbers[1] = -1
-        numbers[:, :had] = self._numbers
-        self._numbers = numbers
-        self._cpu, self._memory, self._free, self._whole, self._kind, self._view, self._badness = numbers
+        had, before, now = len(self.rooms), self._width, max(width, self._width)
+        numbers = np.zeros((slots, _CARDS + 2 * now), dtype=np.int64)
+        numbers[:, _MEMORY] = -1
+        numbers[:had, :_CARDS] = self._numbers[:, :_CARDS]
+        numbers[:had, _CARDS + now - before : _CARDS + now] = self._numbers[:, _CARDS : _CARDS + before]
+        numbers[:had, _CARDS + 2 * now - before :] = self._numbers[:, _CARDS + before :]
+        self._numbers, self._width = numbers, now
         self.rooms += [None] * (slots - had)
         self._free_slots += range(slots - 1, had - 1, -1)
 
@@ -219,7 +229,14 @@ class Columns:
         self._wanted = np.array([view.wanted for view in views], dtype=np.int64)
         if views:
             self._card_table = np.concatenate([view.card for view in views]).ravel()
-            self._several_table = np.concatenate([view.several for view in views])
+            self._several_table = several = np.concatenate([view.several for view in views])
+            self._fewer_table = np.concatenate((several[:, :1], several[:, :-1]), axis=1) - several
+
+    def _forget_kinds(self) -> None:
+        """Forget those of which there are no nodes, once they are more than the others."""
+        if 2 * sum(kind.nodes > 0 for kind in self.kinds) < len(self.kinds):
+            self.kinds, self._kind_places = [], {}
+            self.kinds_forgotten += 1
 
     def _kind_place(self, kind: Kind) -> int:
         place = self._kind_places.get(kind.number)

@@ -31,6 +31,8 @@ WANTED: Final = 15
 CHIPPED: Final = 8
 SPARE: Final = 70  # of the CPU that demand has beside each card, what is kept beside free cards
 GIVEN_UP: Final = 15  # thousandths: how likely a card gets nothing more, beside the chance of its next container
+RARE: Final = 30  # thousandths of demand: what is less common than that is hardly counted on
+WINDOWS: Final = 2  # samples for the look ahead
 FEW: Final = 50  # containers that are too few to tell how much CPU goes with a card
 
 
@@ -45,15 +47,15 @@ class View(msgspec.Struct, eq=False):
     """What is worth what on nodes where the same shapes can run.
 
     `card[level][free // GRAIN]` is how bad one card is with so much free, on a node with CPU of that level; `several`
-    the same of so many whole free cards; `wanted` is how dear a thousandth of a card is here. `window` is a sample of
-    demand.
+    the same of so many whole free cards; `wanted` is how dear a thousandth of a card is here. `windows` are
+    samples of demand.
     """
 
     number: int
     card: Ints
     several: Ints
     wanted: int
-    window: tuple[Size, ...]
+    windows: tuple[tuple[Size, ...], ...]
     card_rows: list[list[int]] = msgspec.field(default_factory=list)
     several_rows: list[list[int]] = msgspec.field(default_factory=list)
 
@@ -68,20 +70,20 @@ class Outlook:
         self.levels = levels_of([one.shape.cpu_milli for one in asked])
         self.views: list[View] = []
         self._by_use: dict[bytes, View] = {}
-        self._by_kind: dict[NodeKind, View] = {}
+        self._can: dict[NodeKind, bytes] = {}
         self._population = population
-        self._window = sample(self.asked)
+        count = sum(one.count for one in self.asked)
+        self._windows = [sample(self.asked, WINDOWS * count + number) for number in range(WINDOWS)]
         self._cards = self._cards_by_shape()
         self.per_cpu = _per_cpu(asked, population)
         self.chipped = self._chipped(asked)
 
     def view(self, kind: NodeKind) -> View:
         """What is worth what on nodes of this kind."""
-        known = self._by_kind.get(kind)
+        can = self._can_run(kind)
+        known = self._by_use.get(can)
         if known is None:
-            can = self._can_run(kind)
-            known = self._by_use.get(can) or self._new_view(can)
-            self._by_use[can] = self._by_kind[kind] = known
+            known = self._by_use[can] = self._new_view(can)
         return known
 
     def level(self, cpu_milli: int) -> int:
@@ -105,7 +107,10 @@ class Outlook:
         )
 
     def _can_run(self, kind: NodeKind) -> bytes:
-        return bytes(kind.allows(one.shape) for one in self.asked)
+        known = self._can.get(kind)
+        if known is None:
+            known = self._can[kind] = bytes([kind.allows(one.shape) for one in self.asked])
+        return known
 
     def _new_view(self, can: bytes) -> View:
         asked = [one for one, fits in zip(self.asked, can) if fits]
@@ -115,8 +120,10 @@ class Outlook:
         card = FRAGMENT * UNIT * free * (total - single) // (100 * total) + WASTE * waste(asked) // 100
         cards = np.arange(several.shape[1], dtype=np.int64)
         together = -FRAGMENT * UNIT * CARD_MILLI * cards * several // (100 * total)
-        window = sizes_of([self.asked[place].shape for place in self._window if can[place]])
-        view = View(len(self.views), card, together, self._wanted(can), window, card.tolist(), together.tolist())
+        windows = tuple(
+            sizes_of([self.asked[place].shape for place in window if can[place]]) for window in self._windows
+        )
+        view = View(len(self.views), card, together, self._wanted(can), windows, card.tolist(), together.tolist())
         self.views.append(view)
         return view
 
@@ -181,20 +188,28 @@ def levels_of(amounts: Sequence[int]) -> list[int]:
 def waste(asked: Sequence[Asked]) -> Ints:
     """How much of a card is expected to stay unused at the end, by what is free now; in units.
 
-    A card gets containers of the sizes that are asked for, each as often as it is asked for, or is given up.
+    A card gets containers of the sizes that are asked for, each as often as it is asked for, or is given up. What few
+    can use gets less than its share: many cards wait for those few.
     """
-    sizes = np.zeros(COLUMNS, dtype=np.int64)
-    sizes[-1] = 1  # whole cards are always wanted
+    counts = {COLUMNS - 1: 1}  # whole cards are always wanted
     for one in asked:
         if one.shape.gpu_count == 1:
-            sizes[-(-one.shape.gpu_milli // GRAIN)] += one.count
-    given_up = GIVEN_UP * int(sizes.sum())
-    expected = np.zeros(COLUMNS, dtype=np.int64)
+            size = -(-one.shape.gpu_milli // GRAIN)
+            counts[size] = counts.get(size, 0) + one.count
+    sizes = sorted(counts.items())
+    everything = sum(counts.values())
+    expected = [0]
     for free in range(1, COLUMNS):
-        served = sizes[1 : free + 1]
-        then = int(served @ expected[free - 1 :: -1][:free])
-        expected[free] = (given_up * free * GRAIN * UNIT + 1000 * then) // (given_up + 1000 * int(served.sum()))
-    return expected
+        served = sum(count for size, count in sizes if size <= free)
+        if not served:
+            expected.append(free * GRAIN * UNIT)
+            continue
+        then = sum(count * expected[free - size] for size, count in sizes if size <= free) // served
+        # The chance to get something, out of: 1000 served / (RARE everything + 1000 served) of the share of demand.
+        got = 1000 * served * served * 1000
+        lost = GIVEN_UP * everything * (RARE * everything + 1000 * served)
+        expected.append((lost * free * GRAIN * UNIT + got * then) // (lost + got))
+    return np.array(expected, dtype=np.int64)
 
 
 def _per_cpu(asked: Sequence[Asked], population: Sequence[Population]) -> int:
