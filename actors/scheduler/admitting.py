@@ -202,9 +202,11 @@ class Admitting:
         if live is None or live.members[rank]:
             self.lost.pop(member)
             return []
-        node_id = core.finder.near(live, rank)
-        if node_id is None:
+        ranks = tuple(sorted(other for lost_of, other in self.lost.values() if lost_of == request_id))
+        nodes = core.finder.near(live, ranks)
+        if nodes is None:
             return []
+        node_id = nodes[ranks.index(rank)]
         self.lost.pop(member)
         core.tenants.replace(live, rank, member, core.fleet.nodes[node_id])
         core.queues.readmit_member(request_id, core.now_s)

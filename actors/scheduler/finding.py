@@ -108,11 +108,8 @@ class Finder:
         together = request.together
         return together.mode is not TopologyMode.REQUIRED or bool(pool.traits.label(together.level))
 
-    def near(self, live: Live, rank: int) -> str | None:
-        """An open node for a lost member, near the others as its gang asked for it."""
-        nodes = tuple(live.nodes)
-        answer = self._topologies.replace(nodes, live.shape, live.request.together, _OPEN, NOWHERE)
-        if isinstance(answer, Reason):
-            return None
-        lost = [place for place, node in enumerate(nodes) if not node]
-        return answer[lost.index(rank)]
+    def near(self, live: Live, ranks: tuple[int, ...]) -> tuple[str, ...] | None:
+        """Open nodes for all lost members, near the others as their gang asked for it."""
+        together, nodes = live.request.together, tuple(live.nodes)
+        answer = self._topologies.replace(nodes, live.shape, together, _OPEN, NOWHERE, ranks)
+        return None if isinstance(answer, Reason) else answer

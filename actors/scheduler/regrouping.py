@@ -10,16 +10,19 @@ from .fits import Part, Path
 
 
 class Regrouping:
-    """One gang: the node of each rank, "" for lost ones. Without slices, each member is a slice of its own.
+    """One gang: the node of each rank, "" for those that have none. Without slices, each member is a slice of its own.
+
+    `lost` are the ranks that get nodes anew. In slices, others without a node are counted as if they did, too.
 
     What is found is counted out while more is looked for, and counted in again at the end: nothing is taken here.
     """
 
-    def __init__(self, domains: Domains, together: Together, nodes: tuple[str, ...]) -> None:
+    def __init__(self, domains: Domains, together: Together, nodes: tuple[str, ...], lost: tuple[int, ...]) -> None:
         self._domains = domains
         self._mode = together.mode
         self._depth = domains.tree.depth(together.level) if together.level else domains.tree.node_depth
         self._nodes = nodes
+        self._lost = lost
         self._stayed = [domains.tree.paths[node] for node in nodes if node in domains.tree.paths]
 
     @property
@@ -70,11 +73,13 @@ class Regrouping:
             self._put(sorted(seats), whole, found, held)
         finally:
             self._hold(held, -1)
-        return tuple(found[rank] for rank in sorted(found))
+        return tuple(found[rank] for rank in self._lost)
 
     def _slices(self) -> tuple[list[int], dict[Path, list[int]]]:
         """Lost ranks of slices that are lost altogether; and of torn ones, by the domain of what is left of each."""
         unit, depth = self._domains.unit, self._domains.unit_depth
+        if unit == 1:
+            return [*self._lost], {}
         whole: list[int] = []
         torn: dict[Path, list[int]] = {}
         for first in range(0, len(self._nodes), unit):

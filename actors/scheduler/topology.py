@@ -121,25 +121,29 @@ class Topologies(Survey):
         together: Together,
         standings: frozenset[Standing],
         without: frozenset[str] = NOWHERE,
+        ranks: tuple[int, ...] = (),
     ) -> tuple[str, ...] | Reason:
-        """Nodes for the members of a gang that were lost, "" in `nodes`, in order of their ranks; the others stay.
+        """Nodes for lost members of a gang, all or none: for these `ranks`, or for all that have "" in `nodes`.
 
-        A required domain is that of the others, and so is the domain of a slice that has others left.
+        The others stay. A required domain is theirs, and so is the domain of a slice that has others left.
         """
-        lost = nodes.count("")
-        if lost == len(nodes):
-            answer = self.assign(lost, shape, together, standings, without)
-            return answer if isinstance(answer, Reason) else answer.nodes
+        lost = ranks or tuple(rank for rank, node_id in enumerate(nodes) if not node_id)
+        if not any(nodes):
+            slices = together.slice_size > 1
+            answer = self.assign(len(nodes) if slices else len(lost), shape, together, standings, without)
+            if isinstance(answer, Reason):
+                return answer
+            return tuple(answer.nodes[rank] for rank in lost) if slices else answer.nodes
         shape = self._of_their_type(shape, nodes)
         fits = 0
         for tree in self.asked(together):
-            regrouping = Regrouping(self.counts(tree, shape, together, standings, without), together, nodes)
+            regrouping = Regrouping(self.counts(tree, shape, together, standings, without), together, nodes, lost)
             found = regrouping.find()
             if found is not None:
                 return found
             fits = max(fits, regrouping.fits)
-        reason = self._why_not(lost, shape, together, standings, without)
-        return msgspec.structs.replace(reason, fits=min(fits, lost - 1), excluded=())
+        reason = self._why_not(len(lost), shape, together, standings, without)
+        return msgspec.structs.replace(reason, fits=min(fits, len(lost) - 1), excluded=())
 
     def _of_their_type(self, shape: Shape, nodes: tuple[str, ...]) -> Shape:
         """The shape with the card type of those that stayed."""

@@ -225,6 +225,15 @@ def test_12656_a_gang_that_lost_members_gets_new_ones_and_is_asked_for_no_second
     assert told.nodes_of("next") == ["n1"] * 4
 
 
+def test_12656_members_that_have_ended_well_are_not_waited_for() -> None:
+    told = Told()
+    told.tell(node("n1"), ask("gang", 4, together=RACK))
+    told.tell(events.Ended(member="gang-0"), events.Ended(member="gang-1"), ask("other", 1), ask("another", 1))
+    told.tell(events.Ended(member="gang-2"))
+    told.tell(events.Replacement(request_id="gang", rank=2, member="new"))
+    assert told.replaced["new"].node_id == "n1"
+
+
 def test_9482_7433_a_gang_is_placed_when_all_its_workers_are_open_and_not_before() -> None:
     told = Told()
     told.tell(events.NodesOffered(pool="p", offers=(offer("n1"), offer("n2"))), ask("gang", 8, together=RACK))

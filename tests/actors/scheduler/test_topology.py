@@ -308,6 +308,15 @@ def test_several_members_lost_at_once_come_back_together_or_not_at_all() -> None
     assert hold(at.replace(("d0t0", "", "", "", ""), CARD, Together(REQUIRED, "domain"), OPEN)).fits == 3
 
 
+def test_members_that_have_ended_need_no_room() -> None:
+    at = nvl(domains=1)
+    take(at, "d0t0", 4)
+    take(at, "d0t1", 3)
+    nodes = ("d0t0", "", "", "")
+    assert hold(at.replace(nodes, CARD, Together(REQUIRED, "domain"), OPEN)).fits == 1
+    assert at.replace(nodes, CARD, Together(REQUIRED, "domain"), OPEN, ranks=(2,)) == ("d0t1",)
+
+
 def test_a_torn_slice_is_mended_in_its_own_domain() -> None:
     at = nvl()
     slices = Together(PREFERRED, "domain", 2)
@@ -325,7 +334,10 @@ def test_nobody_is_replaced_while_the_others_are_no_more_in_one_domain() -> None
 
 
 def test_a_gang_that_lost_all_its_members_is_assigned_anew() -> None:
-    assert nvl().replace(("", ""), CARD, Together(REQUIRED, NODE_LEVEL), OPEN) == ("d0t0", "d0t0")
+    at, node = nvl(), Together(REQUIRED, NODE_LEVEL)
+    assert at.replace(("", ""), CARD, node, OPEN) == ("d0t0", "d0t0")
+    assert at.replace(("", "", ""), CARD, node, OPEN, ranks=(0, 2)) == ("d0t0", "d0t0")
+    assert at.replace(("",) * 4, CARD, Together(PREFERRED, NODE_LEVEL, 2), OPEN, ranks=(3,)) == ("d0t0",)
 
 
 def test_a_flavor_owns_what_matches_it_first() -> None:
