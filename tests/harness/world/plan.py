@@ -60,6 +60,7 @@ class WorldPlan:
     faults: tuple[Fault, ...] = ()
     failed_starts: float = 0.0
     max_workers: int = 3
+    named_nodes: bool = False
     capacity: Capacity = Capacity(cpu_milli=2000, memory_mib=2048)  # noqa: RUF009  # frozen
 
 
@@ -74,7 +75,9 @@ def draw_plan(seed: int, *, faults: int | None = None) -> WorldPlan:
     count = int(chance.uniform(1, 13)) if faults is None else faults
     drawn = [Fault(chance.uniform(0.0, HORIZON_S), pick(chance, list(FaultKind))) for _ in range(count)]
     failed_starts = 0.2 if chance.uniform(0, 1) < 0.2 else 0.0
-    return WorldPlan(maps, tuple(sorted(drawn, key=lambda fault: fault.at_s)), failed_starts)
+    named_nodes = chance.uniform(0, 1) < 0.5
+    ordered = tuple(sorted(drawn, key=lambda fault: fault.at_s))
+    return WorldPlan(maps, ordered, failed_starts, named_nodes=named_nodes)
 
 
 def pick(chance: Chance, among: list[str] | list[FaultKind]) -> str:  # type: ignore[type-arg]

@@ -111,6 +111,16 @@ class Truth:
             if isinstance(operation, ops.EndAttempts):
                 for end in operation.ends:
                     self._check_loss(end, before[end.task_id])
+            elif isinstance(operation, ops.PutWorkers):
+                self._check_nodes()
+
+    def _check_nodes(self) -> None:
+        """A node that is named has one worker of ours: ordered, pending or running."""
+        owners: dict[str, str] = {}
+        for row in self.tables.workers.values():
+            node = row.traits.node
+            if node and row.state is not WorkerState.GONE and owners.setdefault(node, row.worker_id) != row.worker_id:
+                self._violated(f"I1: {node} has the workers {owners[node]} and {row.worker_id}")
 
     def _check_move(self, old: ops.TaskRow | None, new: ops.TaskRow) -> None:
         attempts = 0 if old is None else old.attempt

@@ -21,7 +21,7 @@ from levers9.actors.gateway.gateway import Surroundings as GatewaySurroundings
 from levers9.actors.gateway.streams import Knock
 from levers9.daemons.brain import Brain
 from levers9.daemons.orders import BrainOrders, gateway_ipc
-from levers9.daemons.settings import PoolTable, Settings
+from levers9.daemons.settings import NodeTable, PoolTable, Settings
 from levers9.errors import BrokenByPeer, StoreUnavailable, SupervisorGaveUp
 from levers9.model.ids import Chance
 from levers9.model.states import TokenKind
@@ -185,7 +185,7 @@ class World:
         orders = BrainOrders(
             settings=Settings(
                 run_dir=RUN_DIR,
-                pools=(PoolTable(name=POOL, max_workers=self.plan.max_workers, cpu=2.0, memory=2048),),
+                pools=(self._pool(),),
             ),
             root_pid=1,
             worker_urls=(),
@@ -207,6 +207,12 @@ class World:
         except SupervisorGaveUp as error:
             self.journal.note("gave up", str(error))
         return 1
+
+    def _pool(self) -> PoolTable:
+        """Workers that are all alike, or one on each of as many named nodes."""
+        count = self.plan.max_workers
+        nodes = tuple(NodeTable(name=f"node-{number}") for number in range(count)) if self.plan.named_nodes else ()
+        return PoolTable(name=POOL, max_workers=count, cpu=2.0, memory=2048, nodes=nodes)
 
     async def _listen_brain(
         self,
