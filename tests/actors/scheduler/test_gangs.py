@@ -86,6 +86,7 @@ SHAPES = st.builds(
 )
 
 
+@pytest.mark.slow
 @settings(settings.get_profile("property"))
 @given(taken=st.lists(SHAPES, max_size=6), shape=SHAPES, members=st.integers(1, 8))
 def test_what_is_counted_can_be_seated_and_what_is_not_can_not(taken: list[Shape], shape: Shape, members: int) -> None:
@@ -96,6 +97,7 @@ def test_what_is_counted_can_be_seated_and_what_is_not_can_not(taken: list[Shape
     assert (seat(("a",) * members, shape, {"a": node}) is not None) == (node.count(shape) >= members)
 
 
+@pytest.mark.slow
 @settings(settings.get_profile("property"))
 @given(cards=st.lists(st.integers(0, 4), min_size=1, max_size=5), members=st.integers(1, 12), shape=SHAPES)
 def test_a_gang_gets_all_its_room_or_none(cards: list[int], members: int, shape: Shape) -> None:
