@@ -206,7 +206,9 @@ def _curve(series: Series, frame: Frame, kind: str) -> Iterator[str]:
 
 
 def _rings(series: Series, frame: Frame) -> Iterator[str]:
-    for at in () if series.published is None else RING_AT:
+    if series.published is None:
+        return
+    for at in RING_AT:
         x, y = frame.x(at), frame.y(series.published[at])
         yield f'<circle class="ring" stroke="{COLOURS[series.policy]}" cx="{x:.1f}" cy="{y:.1f}" r="3.4"/>'
 

@@ -15,4 +15,5 @@ POLICIES: Final[dict[str, Callable[[], Placement]]] = {
     "packing": PLACEMENTS["packing"],
     "best_fit": PublishedBestFit,
     "fgd": PLACEMENTS["fgd"],
+    OURS: PLACEMENTS["ours"],
 }

@@ -7,6 +7,13 @@ from .face import Placement, Spot
 from .fgd import Fgd
 from .published import BestFit, Clustering, DotProduct, Packing, PublishedBestFit, Random
 
+
+def _ours() -> Placement:
+    from .ours import Ours  # it loads numpy, which only this policy needs
+
+    return Ours()
+
+
 PLACEMENTS: Final[dict[str, Callable[[], Placement]]] = {
     "best_fit": BestFit,
     "fgd": Fgd,
@@ -14,6 +21,7 @@ PLACEMENTS: Final[dict[str, Callable[[], Placement]]] = {
     "dot_product": DotProduct,
     "clustering": Clustering,
     "random": Random,
+    "ours": _ours,
 }
 
 DEFAULT: Final = "best_fit"
