@@ -15,7 +15,7 @@ from ...wire.letter import Letter
 from ...wire.mailbox import Mailbox
 from ...wire.message import Message
 from ..committing import Surroundings, decide_commit_send
-from .policy import Adopt, PoolPlan, PoolPolicy, StartWorker
+from .policy import GONE_LOOKED_AT, Adopt, PoolPlan, PoolPolicy, StartWorker
 from .settings import PoolSettings
 
 
@@ -54,7 +54,7 @@ class PoolActor:
     async def run(self, mailbox: Mailbox, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
         """Load the orders of earlier leaders, then take letters until cancelled or until a commit fails."""
         policy = self._new_policy()
-        (workers,) = await self._around.store.apply(ops.LoadWorkers())
+        (workers,) = await self._around.store.apply(ops.LoadWorkers(gone=GONE_LOOKED_AT))
         policy.load(rows_of(workers, ops.WorkerRow))
 
         def tell(message: Message) -> None:

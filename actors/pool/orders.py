@@ -35,18 +35,19 @@ class OrderBook:
         self.count = 0  # all orders ever known here
 
     def load(self, row: ops.WorkerRow) -> None:
-        """Know a worker of an earlier leader."""
-        self._add(
-            Order(
-                worker_id=row.worker_id,
-                capacity=row.capacity,
-                traits=row.traits,
-                gang_id=row.gang_id,
-                ordered_at_s=row.ordered_at_s,
-                number=self.count + 1,
-                pending=row.state in PENDING,
-            )
+        """Know a worker of an earlier leader. One that was given up is no order any more, and keeps its node."""
+        given_up = row.state is WorkerState.GONE
+        order = Order(
+            worker_id=row.worker_id,
+            capacity=row.capacity,
+            traits=row.traits,
+            gang_id="" if given_up else row.gang_id,
+            ordered_at_s=row.ordered_at_s,
+            number=0 if given_up else self.count + 1,
+            pending=row.state in PENDING,
         )
+        self._add(order)
+        self.count -= given_up
 
     def order(self, worker_id: str, offer: NodeOffer, gang_id: str, now_s: float) -> Order:
         """A worker is ordered."""

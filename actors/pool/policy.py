@@ -32,6 +32,7 @@ from .wishes import Needs, Wishes
 
 TOLD_AGAIN_S: Final = 5.0
 STANDING_EVERY_S: Final = 1.0
+GONE_LOOKED_AT: Final = 200  # of the newest that are gone
 _REPORTED: Final = (WorkerState.AVAILABLE, WorkerState.CORDONED, WorkerState.DRAINING, WorkerState.UNKNOWN)
 
 
@@ -91,17 +92,24 @@ class PoolPolicy:
         return self.book.live
 
     def load(self, workers: Iterable[ops.WorkerRow]) -> None:
-        """Begin from the store: workers of earlier leaders are watched, not ordered again. The pool says what it is."""
+        """Begin from the store: workers of earlier leaders are watched, not ordered again. The pool says what it is.
+
+        Of one that is gone, its process may run on, where only its lease has run out: until there is evidence of its
+        end, its node gets no other worker.
+        """
         settings = self._settings
         self._operations += declarations(settings)
-        for row in workers:
-            if row.pool == settings.name and row.state is not WorkerState.GONE:
+        for row in sorted(workers, key=lambda row: row.state is WorkerState.GONE):
+            if row.pool == settings.name and (row.state is not WorkerState.GONE or self._may_run(row)):
                 self.book.load(row)
                 self._adopts.append(Adopt(worker_id=row.worker_id, handle=row.handle, state=row.state))
         self._sends.append(Send("scheduler", declared(settings)))
         if settings.nodes or settings.retiring:
             nodes = scheduling.PoolNodes(pool=settings.name, offers=settings.nodes)
             self._sends.append(Send("scheduler", nodes))
+
+    def _may_run(self, row: ops.WorkerRow) -> bool:
+        return bool(row.traits.node and row.handle) and row.traits.node not in self.book.nodes
 
     # Letters
 

@@ -6,7 +6,7 @@ from levers9_test_deciding import SIZE, Sent, Truth, decide, numbered, numbered_
 
 from levers9.actors.pool import GuardSettings, PoolPolicy, PoolSettings
 from levers9.actors.pool.guard import GuardPolicy
-from levers9.actors.pool.policy import Adopt, StartWorker
+from levers9.actors.pool.policy import GONE_LOOKED_AT, Adopt, StartWorker
 from levers9.model.nodes import NodeOffer, NodeState, Traits
 from levers9.model.resources import Capacity, Shape
 from levers9.model.states import WorkerState
@@ -58,7 +58,7 @@ class Stage:
     def begin_pool(self) -> None:
         """The pool's actor alone begins anew."""
         self.policy = PoolPolicy(self.settings, self._new_id, self._new_token)
-        self.policy.load(rows_of(self.truth.ask(ops.LoadWorkers()), ops.WorkerRow))
+        self.policy.load(rows_of(self.truth.ask(ops.LoadWorkers(gone=GONE_LOOKED_AT)), ops.WorkerRow))
 
     def say(self, *letters: Letter, how: str = "well") -> Sent:
         """The pool takes letters in and plans; the guard answers until neither has more to say."""

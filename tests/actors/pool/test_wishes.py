@@ -65,6 +65,17 @@ class TestNodes:
         stage.restart()
         assert placed(stage.say(stage.wanted(*[SHAPE] * 9))) == ["b"]
 
+    def test_the_node_of_a_worker_that_was_given_up_gets_none_before_there_is_evidence_of_its_end(self) -> None:
+        stage = on_nodes(node("a"), node("b"))
+        stage.say(stage.wanted(SHAPE))
+        (worker_id,) = stage.ordered()
+        stage.say(stage.started(worker_id))
+        stage.move(worker_id, WorkerState.GONE)  # its lease ran out in silence
+        stage.restart()
+        assert placed(stage.say(stage.wanted(*[SHAPE] * 9, seen=0))) == ["b"]
+        assert [adopt.worker_id for adopt in stage.adopts] == [worker_id]
+        assert placed(stage.say(stage.exited(worker_id), stage.wanted(*[SHAPE] * 9))) == ["a"]
+
     @pytest.mark.parametrize("state", ["cordoned", "tainted", "not ready", "stale"])
     def test_a_node_that_is_not_ready_offers_nothing(self, state: str) -> None:
         stage = on_nodes(node("a", state=state), node("b"))
