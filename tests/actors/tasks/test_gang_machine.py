@@ -11,6 +11,7 @@ from levers9_test_deciding import spec_of
 from levers9.actors.tasks.group import Plan
 from levers9.model.states import ContainerState, End, TaskState
 from levers9.wire import client, scheduling
+from levers9.wire.message import Message
 
 from .test_machine import RETRIES, TasksMachine
 
@@ -26,6 +27,7 @@ class GangsMachine(TasksMachine):
     )
     def begin(self, nodes: int, retries: int, eager: int, wait_s: float) -> None:
         self.nodes = nodes
+        self.to_stop: dict[str, None] = {}
         TasksMachine.begin(self, wait_s, retries, eager, 1)
 
     def spec(self, **changes: object) -> client.StubSpec:
@@ -66,6 +68,23 @@ class GangsMachine(TasksMachine):
         while self.inbox:
             self.decide("well")
         self.memory_is_the_truth()
+
+    def scheduler_hears(self, message: Message) -> None:
+        """A container that is given back stops in a while; until then its code runs on, and may even begin."""
+        if isinstance(message, scheduling.ReleaseContainers):
+            self.to_stop.update(dict.fromkeys(message.container_ids))
+
+    @rule()
+    def what_was_given_back_stops(self) -> None:
+        to_stop, self.to_stop = self.to_stop, {}
+        for container_id in to_stop:
+            if container_id in self.rows(ContainerState.REQUESTED, ContainerState.READY):
+                self.end_container(container_id, End.CANCELLED)
+        self.happened()
+
+    def go_on(self) -> None:
+        self.what_was_given_back_stops()
+        super().go_on()
 
     def credits_hold(self, plan: Plan) -> None:
         """A call that begins, begins on each container of a whole gang at once."""
