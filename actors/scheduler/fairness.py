@@ -102,7 +102,7 @@ def scales_of(total: Amount) -> tuple[int, int, int]:
 
 
 def _scale(total: int) -> int:
-    return SHARE_ONE // 2 * SCALE // total if total > 0 else 0
+    return -(-SHARE_ONE // 2 * SCALE // total) if total > 0 else 0
 
 
 def share_of(used: Sequence[int], weight: int, scales: tuple[int, int, int]) -> int:

@@ -46,7 +46,7 @@ class WaitingGroup(msgspec.Struct, frozen=True, kw_only=True):
 class _Memory(msgspec.Struct, frozen=True, array_like=True):
     fairness: FairnessPast
     started: tuple[tuple[str, int, int], ...]  # admitted request, when it was admitted, when it started
-    asked: tuple[tuple[str, str], ...]
+    asked: tuple[tuple[str, tuple[str, str]], ...]
     savers: tuple[SaverPast, ...]
     stopped: tuple[tuple[str, int], ...]
     sweep_at_ms: int
@@ -417,7 +417,7 @@ class Queues:
     def victims(
         self, request: Request, flavor: str, enough: Callable[[tuple[str, ...]], bool], now_s: float
     ) -> tuple[str, ...]:
-        """The fewest admitted requests without which it would fit; none where its quota's rules allow none.
+        """Admitted requests without which it would fit, each of them needed; none where its quota's rules allow none.
 
         `enough` tells whether without these it has room, too. What they give back is saved for it.
         """
@@ -461,6 +461,11 @@ class Queues:
 
     # How it stands
 
+    @property
+    def looked_at(self) -> int:
+        """How often a request was handed out since the configuration was set; for those who count the cost."""
+        return self._backlog.looked_at
+
     def ahead(self, request_id: str) -> int:
         """How many requests of its queue go before it."""
         found = self._backlog.find(request_id)
@@ -479,6 +484,12 @@ class Queues:
 
     def _level_of(self, line: Line, requested_at_s: float) -> int:
         return self._level(line.value, requested_at_s, self._now_ms)[0]
+
+    def shares_of(self, workspace: str, queue: str) -> tuple[int, int]:
+        """The shares that order goes by, of a workspace and of one of its queues."""
+        self._flush()
+        row = self._rows.row(workspace, queue, self._now_ms)
+        return row.space.account.share, row.account.share
 
     def waiting_groups(self) -> tuple[WaitingGroup, ...]:
         """Everything that waits, in order."""

@@ -56,13 +56,26 @@ class Purse:
         parent.total += self.total - self.kept
 
     def free(self) -> int:
-        """How much more could be used here; below zero where limits were lowered under what runs."""
+        """How much more may be used here."""
         if self.parent is None:
-            return self.total - self.used
+            return max(0, self.total - self.used)
         above = self.parent.free()
         if self.borrowing is not None:
             above = min(above, self.total - self.kept - max(0, self.used - self.kept) + self.borrowing)
-        return max(0, self.kept - self.used) + above
+        return max(0, self.kept - self.used) + max(0, above)
+
+    def missing(self, amount: int) -> int:
+        """How much would have to be free beyond what is, for this amount."""
+        if self.parent is None:
+            return max(0, amount - self.total + self.used)
+        need = amount - max(0, self.kept - self.used)
+        if need <= 0:
+            return 0
+        above = self.parent.missing(need)
+        if self.borrowing is not None:
+            drawn = max(0, self.used - self.kept)
+            above = max(above, need - (self.total - self.kept - drawn + self.borrowing))
+        return max(0, above)
 
     def most(self) -> int:
         """How much could ever be used here, if nobody else used any."""
@@ -187,7 +200,7 @@ def resource_of(option: Option, purse: Purse) -> str:
 def lacks(option: Option, size: int) -> tuple[Lack, ...]:
     """How much more of what is needed for so many members: nothing where there is quota."""
     return tuple(
-        Lack(resource_of(option, purse), amount * size - purse.free())
+        Lack(resource_of(option, purse), purse.missing(amount * size))
         for purse, amount in option.demand
         if purse.short_at(amount * size) is not None
     )

@@ -19,7 +19,8 @@ from .grants import Grant, Grants
 SLICE_MS: Final = int(FAIR_SLICE_S * 1000)
 YIELDS_MAX: Final = 64  # that are asked at a time
 LOOKED_AT: Final = 256  # of a workspace's containers, the longest running first
-NOBODY: Final = MappingProxyType[str, str]({})
+Why = tuple[str, str]  # the workspace and the group that wait
+NOBODY: Final = MappingProxyType[str, Why]({})
 
 Scales = tuple[int, int, int]
 
@@ -27,16 +28,16 @@ Scales = tuple[int, int, int]
 class Yielding:
     """Knows who was asked to yield and has not ended yet."""
 
-    def __init__(self, grants: Grants, accounts: dict[str, Account], asked: Mapping[str, str] = NOBODY) -> None:
+    def __init__(self, grants: Grants, accounts: dict[str, Account], asked: Mapping[str, Why] = NOBODY) -> None:
         self._grants = grants
         self._accounts = accounts
-        self.asked = dict(asked)  # by request that was asked, the group it was asked for
+        self.asked = dict(asked)  # by request, for whom it was asked
 
     def ask(self, waiting: Iterable[Line], scales: Scales, now_ms: int) -> tuple[str, ...]:
         """Whom to ask now, for these that wait, in their order: never more than they are, nor any one twice."""
         round_ = _Round(self._grants, self._accounts, scales, now_ms, self.asked)
         on_the_way: dict[str, int] = {}
-        for group in self.asked.values():
+        for _, group in self.asked.values():
             on_the_way[group] = on_the_way.get(group, 0) + 1
         found: list[str] = []
         for line in waiting:
@@ -52,7 +53,7 @@ class _Round:
     """What workspaces would use after all that was asked so far."""
 
     def __init__(
-        self, grants: Grants, accounts: dict[str, Account], scales: Scales, now_ms: int, asked: dict[str, str]
+        self, grants: Grants, accounts: dict[str, Account], scales: Scales, now_ms: int, asked: dict[str, Why]
     ) -> None:
         self._grants = grants
         self._accounts = accounts
@@ -60,8 +61,9 @@ class _Round:
         self._now_ms = now_ms
         self._asked = asked
         self._used: dict[str, Sequence[int]] = {name: account.used for name, account in accounts.items()}
-        for name in asked:
+        for name, (workspace, _) in asked.items():
             self._take_from(grants.by_request[name])
+            self._used[workspace] = _moved(self._used.get(workspace, (0, 0, 0)), grants.by_request[name].amounts, 1)
 
     def one(self, line: Line) -> Grant | None:
         """One of the workspace with the largest share that may yield for the first of these."""
@@ -72,7 +74,7 @@ class _Round:
         for _, other in sorted((-share, other) for share, other in shares if share > bar):
             for grant in islice(self._grants.of_space(other), LOOKED_AT):
                 if self._may(grant, line) and self._share(other, _moved(self._used[other], grant.amounts, -1)) >= bar:
-                    self._asked[grant.request.request_id] = line.group
+                    self._asked[grant.request.request_id] = (name, line.group)
                     self._take_from(grant)
                     self._used[name] = after
                     return grant
