@@ -88,10 +88,7 @@ class Finder:
         """Room on what there is, and on so many further workers of a pool whose workers have no named nodes."""
         if pool.size is None or not self._near_enough(request, pool):
             return None
-        nodes: list[str] = []
-        for node in pool.nodes.values():
-            if node.standing in _COMING and node.node_id not in without:
-                nodes += [node.node_id] * min(node.count(shape), len(request.members) - len(nodes))
+        nodes = [*self._topologies.as_many(len(request.members), shape, _COMING, without)]
         each = new_node("", pool.name, pool.size, pool.traits).count(shape)
         missing = len(request.members) - len(nodes)
         if not each:

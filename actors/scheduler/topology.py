@@ -151,6 +151,14 @@ class Topologies(Survey):
         of_type = of_one_type(shape)
         return next((one for one in of_type if known and one.takes_type(known[0])), of_type[0])
 
+    def as_many(
+        self, members: int, shape: Shape, standings: frozenset[Standing], without: frozenset[str] = NOWHERE
+    ) -> tuple[str, ...]:
+        """Nodes for as many of the members as have room anywhere, on few nodes."""
+        flat = self.trees[""]
+        row = self.counts(flat, shape, Together(), standings, without).at(flat.node_depth)
+        return self._by_rank(flat, tuple(row.largest_first(members)))
+
     def count(self, shape: Shape, standings: frozenset[Standing], without: frozenset[str] = NOWHERE) -> int:
         """How many containers of a shape have room."""
         return self.counts(self.trees[""], shape, Together(), standings, without).fit(ROOT)

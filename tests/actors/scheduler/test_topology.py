@@ -237,6 +237,12 @@ def test_open_nodes_are_used_before_those_that_are_coming() -> None:
     assert hold(at.assign(4, ONE, Together(REQUIRED, "rack"), OPEN)).fits == 1
 
 
+def test_as_many_as_have_room_are_seated_where_not_all_have() -> None:
+    at = topologies(node_of("a", 2), node_of("b", 4), node_of("c", 3, standing=Standing.CLOSED))
+    assert at.as_many(9, ONE, OPEN) == ("a",) * 2 + ("b",) * 4
+    assert at.as_many(3, ONE, OPEN, frozenset({"a"})) == ("b",) * 3
+
+
 def test_the_reason_names_the_cordoned_node_that_would_make_it_fit() -> None:
     at = nvl(domains=1)
     at.put(node_of("d0t1", cards=4, standing=Standing.CLOSED, why="cordoned", spine="s", leaf="l0", domain="d0"))
