@@ -37,7 +37,7 @@ class Regrouping:
     def known(self) -> bool:
         """Whether it is known where all that stayed are, and they still are as near as they must be."""
         if len(self._stayed) + self._nodes.count("") < len(self._nodes):
-            return self._mode is TopologyMode.NONE and self._domains.unit == 1
+            return self._mode is not TopologyMode.REQUIRED and self._domains.unit == 1
         return self._mode is not TopologyMode.REQUIRED or len(self._shared()) >= self._depth
 
     def _shared(self) -> Path:

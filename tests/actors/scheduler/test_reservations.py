@@ -18,6 +18,8 @@ from levers9.actors.scheduler.placement import new_placement
 from levers9.actors.scheduler.reservations import (
     EASY_FROM,
     FORECAST_EVERY_S,
+    LOOKED_AGAIN_AFTER_S,
+    NODES_LOOKED_AT,
     PER_POOL_MAX,
     RENEW_EVERY_S,
     RESERVE_AFTER_S,
@@ -26,7 +28,7 @@ from levers9.actors.scheduler.reservations import (
 from levers9.actors.scheduler.topology import Assignment, Topologies
 from levers9.model.gangs import Together, TopologyMode
 from levers9.model.nodes import Traits
-from levers9.model.queues import PriorityClass, Queueing, Topology
+from levers9.model.queues import FairShare, PriorityClass, Queueing, Topology
 from levers9.model.resources import Capacity, Shape
 
 OPEN = frozenset({Standing.OPEN})
@@ -241,6 +243,56 @@ def test_another_one_who_is_told_what_this_one_knows_keeps_the_same() -> None:
     assert other.remember() == world.reservations.remember()
     other.recall(b"")
     assert other.without(request_of("other"), 60.0) == frozenset()
+
+
+def test_who_got_nothing_is_not_looked_at_again_at_once() -> None:
+    world = World()
+    world.put(node_of("odd", "r9", standing=Standing.CLOSED))
+    big = gang_of(members=9)
+    assert world.reservations.reserve(big, CARD, 60.0) is None
+    world.put(node_of("new", "r0"))
+    assert world.reservations.reserve(big, CARD, 61.0) is None
+    assert world.reservations.reserve(big, CARD, 60.0 + LOOKED_AGAIN_AFTER_S) is not None
+
+
+def test_without_ageing_priorities_stay_as_they_are() -> None:
+    world = busy_racks()
+    ageing = FairShare(ageing_s=0.0)
+    world.reservations.configure(Queueing(priorities=(PriorityClass(name="high", value=1),), fair_share=ageing))
+    world.reservations.reserve(gang_of(), CARD, 60.0)
+    late = msgspec.structs.replace(request_of("late", requested_at_s=5000.0), priority="high")
+    assert world.reservations.without(late, 5000.0) == frozenset()
+
+
+def test_cards_that_were_lost_in_use_are_not_counted_on() -> None:
+    world = World(nodes=2)
+    world.fill("n0", 100.0)
+    world.fill("n1", 100.0)
+    node = world.topologies.nodes["n0"]
+    node.resize(msgspec.structs.replace(node.kind.capacity, gpu_count=2))
+    world.put(node)
+    assert world.reservations.reserve(gang_of(), CARD, 60.0) is None
+    reserved = world.reservations.reserve(gang_of(members=6, name="less"), CARD, 60.0)
+    assert reserved is not None
+    assert reserved.at_s == 100.0
+
+
+def test_where_the_freest_nodes_do_not_do_all_are_looked_at() -> None:
+    """Slices of two, and more racks with room for one than are looked at first."""
+    world = World(nodes=2)
+    for node_id in ("n0", "n1"):
+        world.fill(node_id, 100.0)
+    for place in range(NODES_LOOKED_AT + 5):
+        node = node_of(f"small{place}", f"s{place}")
+        node.resize(msgspec.structs.replace(node.kind.capacity, gpu_count=1))
+        world.put(node)
+    pairs = request_of("pairs", 8, together=Together(TopologyMode.PREFERRED, "rack", 2))
+    reserved = world.reservations.reserve(pairs, CARD, 60.0)
+    assert reserved is not None
+    assert reserved.nodes == ("n0", "n1")
+    spread = request_of("spread", 8, together=Together(TopologyMode.NONE, "rack", 2))
+    world.reservations.release("pairs")
+    assert world.reservations.reserve(spread, CARD, 60.0) == msgspec.structs.replace(reserved, request=spread)
 
 
 def simulate(reserving: bool, limit_s: float, until_s: float) -> tuple[float | None, int]:

@@ -7,7 +7,8 @@ from collections import Counter
 import pytest
 
 from levers9.actors.scheduler.capacity import Node, Standing, new_node
-from levers9.actors.scheduler.survey import flavor_of
+from levers9.actors.scheduler.counting import CHANGES_KEPT
+from levers9.actors.scheduler.survey import COUNTED_MAX, flavor_of
 from levers9.actors.scheduler.topology import Assignment, Topologies
 from levers9.model.gangs import NODE_LEVEL, Together, TopologyMode
 from levers9.model.nodes import Traits
@@ -289,6 +290,44 @@ def test_where_no_domain_is_asked_for_the_reason_says_what_is_lacking(shape: Sha
     assert (answer.kind, answer.lacks) == (HoldKind.ROOM, lacks)
 
 
+def test_what_is_all_there_but_apart_is_told_of_by_its_first_resource() -> None:
+    full, idle = node_of("a", 1, cards=4), node_of("b", 64)
+    full.take("other", ONE, ())
+    answer = hold(topologies(full, idle).assign(1, CARD, Together(), OPEN))
+    assert (answer.fits, answer.lacks) == (0, (Lack("gpu", 1000),))
+
+
+# What is remembered
+
+
+def test_however_much_has_changed_since_the_last_question_the_answer_is_that_of_now() -> None:
+    node = node_of("a", 4)
+    at = topologies(node, node_of("b", 4))
+    assert sum(spread(at.assign(8, ONE, Together(), OPEN)).values()) == 8
+    node.take("other", ONE, ())
+    at.put(node)
+    for _ in range(CHANGES_KEPT):
+        at.put(at.nodes["b"])
+    assert hold(at.assign(8, ONE, Together(), OPEN)).fits == 7
+
+
+def test_however_many_questions_there_are_the_answer_is_that_of_now() -> None:
+    at = topologies(node_of("a", 4))
+    for asked in range(2):
+        for cpu_milli in range(1000, 1000 + COUNTED_MAX + 5):
+            shape = Shape(cpu_milli=cpu_milli, memory_mib=1)
+            assert at.count(shape, OPEN) == (4000 - 1000 * asked) // cpu_milli
+        node = at.nodes["a"]
+        node.take("other", ONE, ())
+        at.put(node)
+
+
+def test_forgetting_a_node_that_is_not_known_changes_nothing() -> None:
+    at = topologies(node_of("a", 4))
+    at.drop("b")
+    assert at.count(ONE, OPEN) == 4
+
+
 # Replacement
 
 
@@ -309,6 +348,12 @@ def test_several_members_lost_at_once_come_back_together_or_not_at_all() -> None
     take(at, "d0t0", 1)
     assert at.replace(("d0t0", "", "", ""), CARD, Together(REQUIRED, "domain"), OPEN) == ("d0t0", "d0t1", "d0t1")
     assert hold(at.replace(("d0t0", "", "", "", ""), CARD, Together(REQUIRED, "domain"), OPEN)).fits == 3
+
+
+def test_who_only_prefers_to_be_near_is_replaced_although_nobody_knows_where_the_others_are() -> None:
+    at = nvl()
+    assert at.replace(("gone", ""), CARD, Together(PREFERRED, "domain"), OPEN) == ("d0t0",)
+    assert hold(at.replace(("gone", ""), CARD, Together(REQUIRED, "domain"), OPEN)).wanted == 1
 
 
 def test_members_that_have_ended_need_no_room() -> None:
@@ -340,6 +385,7 @@ def test_a_gang_that_lost_all_its_members_is_assigned_anew() -> None:
     at, node = nvl(), Together(REQUIRED, NODE_LEVEL)
     assert at.replace(("", ""), CARD, node, OPEN) == ("d0t0", "d0t0")
     assert at.replace(("", "", ""), CARD, node, OPEN, ranks=(0, 2)) == ("d0t0", "d0t0")
+    assert hold(at.replace(("",) * 5, CARD, node, OPEN)).fits == 4
     assert at.replace(("",) * 4, CARD, Together(PREFERRED, NODE_LEVEL, 2), OPEN, ranks=(3,)) == ("d0t0",)
 
 
