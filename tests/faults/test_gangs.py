@@ -22,7 +22,7 @@ import levers9
 FOLDER = pathlib.Path({folder!r})
 
 
-@levers9.job(cpu=1, memory=256, nodes=2, retries=1, timeout=60)
+@levers9.job(cpu=0.5, memory=256, nodes=2, retries=1, timeout=60)
 def meet(how):
     me, attempt = levers9.gang(), os.environ["LEVERS9_ATTEMPT"]
     for other in FOLDER.glob("rank-*"):
@@ -37,8 +37,13 @@ def meet(how):
     host, _, port = me.address.rpartition(":")
     assert (host, port) == (os.environ["MASTER_ADDR"], os.environ["MASTER_PORT"])
     if me.rank == 0:
-        with socket.create_server((host, int(port))) as listener, listener.accept()[0] as other:
-            return [int(attempt), me.world_size, other.recv(16).decode()]
+        with socket.create_server((host, int(port))) as listener:
+            try:
+                with listener.accept()[0] as other:
+                    return [int(attempt), me.world_size, other.recv(16).decode()]
+            except SystemExit:  # it is stopped, and takes its time
+                time.sleep(2)
+                raise
     while True:
         try:
             with socket.create_connection((host, int(port))) as line:
@@ -48,7 +53,7 @@ def meet(how):
             time.sleep(0.05)
 
 
-@levers9.job(cpu=1, memory=256)
+@levers9.job(cpu=os.cpu_count() - 0.5, memory=256)
 def take_room():
     (FOLDER / "taken").touch()
     while not (FOLDER / "give back").exists():
