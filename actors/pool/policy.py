@@ -131,7 +131,7 @@ class PoolPolicy:
             case scheduling.GangGivenBack(gang_id=gang_id):
                 self._wishes.give_back(gang_id)
                 self.book.disband(gang_id)
-                self._questions.end(gang_id)
+                self._questions.end_gang(gang_id)
             case scheduling.WorkerArrived(worker_id=worker_id):
                 if self.book.arrived(worker_id):
                     self._drained_at_s = -TOLD_AGAIN_S
@@ -199,14 +199,14 @@ class PoolPolicy:
         self._questions.end_gangs(frozenset(need.gang_id for need in needs.gangs))
         for need in needs.gangs:
             if need.offers:
-                self._questions.ask(need.gang_id, len(need.offers), now_s, need.gang_id)
+                self._questions.ask_for_gang(need.gang_id, len(need.offers), now_s)
             else:
-                self._questions.end(need.gang_id)
+                self._questions.end_gang(need.gang_id)
         open_now = len(self._questions.singles())
         if not needs.stale:
             self._questions.end_singles(len(needs.singles))
         for _ in range(min(len(needs.singles), WORKERS_COUNTED) - open_now):
-            self._questions.ask(self._new_id("worker"), 1, now_s)
+            self._questions.ask(self._new_id("worker"), now_s)
 
     def _order_gangs(self, needs: Needs, now_s: float) -> None:
         """A gang that was let go is ordered whole, in this one plan."""
@@ -215,7 +215,7 @@ class PoolPolicy:
             if question is not None and question.answer is Answered.ADMITTED:
                 for offer in need.offers:
                     self._order(self._new_id("worker"), offer, need.gang_id, now_s)
-                self._questions.end(need.gang_id)
+                self._questions.end_gang(need.gang_id)
 
     def _order_singles(self, needs: Needs, now_s: float) -> None:
         admitted = [one for one in self._questions.singles() if one.answer is Answered.ADMITTED]

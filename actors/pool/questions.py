@@ -22,7 +22,7 @@ class Answered(enum.Enum):
 
 
 class Question(msgspec.Struct, kw_only=True):
-    """May so many workers be ordered? `key` is the gang, or the identity of the one worker."""
+    """May so many workers be ordered? For one alone `key` is its identity, for a gang's the gang and a number."""
 
     key: str
     workers: int
@@ -38,19 +38,32 @@ class Questions:
     def __init__(self, pool: str) -> None:
         self._pool = pool
         self._open: dict[str, Question] = {}
+        self._gangs: dict[str, str] = {}  # the key of each gang's question
+        self._asked = 0
         self.sends: list[Send] = [self._forget("")]
 
-    def ask(self, key: str, workers: int, now_s: float, gang_id: str = "") -> Question:
-        """Ask, unless it is asked already; the question as it stands. One that has changed is asked anew."""
-        question = self._open.get(key)
-        if question is not None and question.workers != workers:
-            self.end(key)
-            question = None
-        if question is None:
-            question = Question(key=key, workers=workers, gang_id=gang_id, asked_at_s=now_s)
-            self._open[key] = question
-            self._say(question)
-        return question
+    def ask(self, worker_id: str, now_s: float) -> None:
+        """May this one worker be ordered?"""
+        self._open_question(Question(key=worker_id, workers=1, asked_at_s=now_s))
+
+    def ask_for_gang(self, gang_id: str, workers: int, now_s: float) -> None:
+        """May so many workers of a gang be ordered? Asked once; for another number it is another question.
+
+        Each has a key of its own: an answer that is late is never taken for that to a later question.
+        """
+        question = self.of_gang(gang_id)
+        if question is not None and question.workers == workers:
+            return
+        self.end_gang(gang_id)
+        self._asked += 1
+        key = f"{gang_id}/{self._asked}"
+        self._open_question(Question(key=key, workers=workers, gang_id=gang_id, asked_at_s=now_s))
+
+    def _open_question(self, question: Question) -> None:
+        self._open[question.key] = question
+        if question.gang_id:
+            self._gangs[question.gang_id] = question.key
+        self._say(question)
 
     def ask_again(self, now_s: float) -> None:
         """What was not admitted yet is asked again, now and then."""
@@ -79,8 +92,14 @@ class Questions:
 
     def end(self, key: str) -> None:
         """A question is over: its workers are ordered, or are not wanted any more."""
-        if self._open.pop(key, None) is not None:
+        question = self._open.pop(key, None)
+        if question is not None:
+            self._gangs.pop(question.gang_id, None)
             self.sends.append(self._forget(key))
+
+    def end_gang(self, gang_id: str) -> None:
+        """The question for a gang is over, if there is one."""
+        self.end(self._gangs.get(gang_id, ""))
 
     def _forget(self, key: str) -> Send:
         return Send("guard", scheduling.GuardForgets(pool=self._pool, key=key))
@@ -93,9 +112,9 @@ class Questions:
 
     def end_gangs(self, wanted: frozenset[str]) -> None:
         """Questions for gangs that are not wanted any more."""
-        for question in tuple(self._open.values()):
-            if question.gang_id and question.gang_id not in wanted:
-                self.end(question.key)
+        for gang_id in tuple(self._gangs):
+            if gang_id not in wanted:
+                self.end_gang(gang_id)
 
     def singles(self) -> list[Question]:
         """The questions for single workers, those that were admitted first."""
@@ -104,7 +123,7 @@ class Questions:
 
     def of_gang(self, gang_id: str) -> Question | None:
         """The question for a gang, if it is open."""
-        return self._open.get(gang_id)
+        return self._open.get(self._gangs.get(gang_id, ""))
 
     def take_sends(self) -> list[Send]:
         """What is to be sent to the guard."""

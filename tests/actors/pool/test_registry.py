@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from levers9_test_deciding import SIZE, Sent, Truth, decide
 
-from levers9.actors.pool.registry import Begin, Finish, PoolRegistry
+from levers9.actors.pool.registry import POOLS_MAX, Begin, Finish, PoolRegistry
 from levers9.actors.pool.settings import PoolSettings, retiring
 from levers9.errors import INVALID, OutcomeUnknown, Refused
 from levers9.model.states import TokenKind, WorkerState
@@ -92,6 +92,11 @@ def test_a_name_is_given_once_also_while_its_pool_is_leaving() -> None:
     assert refusal(stage.create("new")) == "Pool 'new' is being taken away."
     stage.retired("new")
     assert isinstance(stage.create("new"), PoolsStand)
+
+
+def test_there_are_not_more_pools_than_a_brain_can_hold() -> None:
+    stage = Stage(*(f"p{number}" for number in range(POOLS_MAX)))
+    assert refusal(stage.create("new")) == "There are 1000 pools already."
 
 
 def test_what_cannot_be_read_is_refused_and_leaves_nothing() -> None:

@@ -143,12 +143,23 @@ class TestGangs:
         assert held(sent)["g"] == (HoldKind.MAXIMUM, "a gang lacks 3 workers, and it may have 2 more.")
         assert len(stage.starts) == 1
 
+    def test_a_late_answer_is_not_taken_for_that_to_another_question(self) -> None:
+        stage = on_nodes(node("a"), node("b"), node("c"), guard=GuardSettings(pending=0))
+        stage.say(stage.wanted(gangs=(self.GANG,)))
+        stage.say(stage.wanted(gangs=(GangWanted("g", nodes=("a", "b", "c")),)))
+        late = stage.say(Letter(scheduling.GuardAdmits(key="g/1"), source="guard"))
+        assert late.of(scheduling.WorkerOrdered) == []
+        assert late.of(scheduling.GuardForgets) == [scheduling.GuardForgets(pool="p", key="g/1")]
+        assert (
+            len(stage.say(Letter(scheduling.GuardAdmits(key="g/2"), source="guard")).of(scheduling.WorkerOrdered)) == 3
+        )
+
     def test_one_that_is_given_back_is_not_ordered_any_more(self) -> None:
         stage = on_nodes(node("a"), node("b"), guard=GuardSettings(pending=0))
         stage.say(stage.wanted(gangs=(self.GANG,)))
         sent = stage.say(given_back("g"))
-        assert sent.of(scheduling.GuardForgets) == [scheduling.GuardForgets(pool="p", key="g")]
-        assert stage.say(Letter(scheduling.GuardAdmits(key="g"), source="guard")).of(scheduling.WorkerOrdered) == []
+        assert sent.of(scheduling.GuardForgets) == [scheduling.GuardForgets(pool="p", key="g/1")]
+        assert stage.say(Letter(scheduling.GuardAdmits(key="g/1"), source="guard")).of(scheduling.WorkerOrdered) == []
 
     def test_its_workers_are_like_any_others_then(self) -> None:
         stage = on_nodes(node("a"), node("b"))
