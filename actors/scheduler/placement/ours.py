@@ -228,8 +228,8 @@ class Ours:
             return [(frees[0], 0)]
         view = self._columns.view(room.kind)
         level = self._outlook.level(room.cpu_milli - shape.cpu_milli)
-        row, down = view.card_rows[level], milli // GRAIN
-        costs = [row[free // GRAIN - down] - row[free // GRAIN] for free in frees]
+        row = view.card_rows[level]
+        costs = [row[(free - milli) // GRAIN] - row[free // GRAIN] for free in frees]
         if frees[-1] == CARD_MILLI:
             several = view.several_rows[level]
             whole = min(room.cards.count(CARD_MILLI), len(several) - 1)

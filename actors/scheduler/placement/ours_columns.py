@@ -109,6 +109,10 @@ class Columns:
                 self._stack()
         return view
 
+    def badness(self, room: Room) -> int:
+        """How bad it is that this room is free, as it stands in its column."""
+        return int(self._numbers[self._slots[room.number], _BADNESS])
+
     def population(self) -> tuple[Population, ...]:
         """How many nodes there are of each kind."""
         return tuple([Population(kind.kind, kind.nodes) for kind in self.kinds if kind.nodes])
@@ -125,8 +129,7 @@ class Columns:
         whole = (self._numbers[:, _CARDS : _CARDS + self._width] == CARD_MILLI).sum(axis=1)
         self._numbers[:, _WHOLE] = np.minimum(whole, outlook.cards_most)
         self._stack()
-        if len(slots):  # without nodes there are no tables yet
-            self._numbers[slots, _BADNESS] = self._badness_of(self._numbers[slots])
+        self._numbers[slots, _BADNESS] = self._badness_of(self._numbers[slots])
 
     def bring_up(self, row: Row) -> Ints:
         """The costs of all slots for a shape, as of now."""
@@ -177,19 +180,21 @@ class Columns:
 
     def _cards_then(self, shape: Shape, rooms: Ints, place: Ints) -> Ints:
         """How bad the cards are when the shape has taken its own, at these places of the tables."""
-        width, whole, count = self._width, rooms[:, _WHOLE], shape.gpu_count
-        at = rooms[:, _CARDS + width :] + (place * COLUMNS)[:, None]
+        width, whole, count, milli = self._width, rooms[:, _WHOLE], shape.gpu_count, shape.gpu_milli
+        row = (place * COLUMNS)[:, None]
+        at = rooms[:, _CARDS + width :] + row
         now = self._card_table.take(at)
         then: Ints = now.sum(axis=1)
-        if count == 1:
+        if count:
             cards = rooms[:, _CARDS : _CARDS + width]
-            more = self._card_table.take(at - shape.gpu_milli // GRAIN, mode="wrap") - now
-            fewer = self._fewer_table[place, whole]
-            more += (cards == CARD_MILLI) * fewer[:, None]
-            more[cards < shape.gpu_milli] = NEVER
+            after = at - milli // GRAIN if milli % GRAIN == 0 else (cards - milli) // GRAIN + row
+            more = self._card_table.take(after, mode="wrap") - now
+        if count == 1:
+            more += (cards == CARD_MILLI) * self._fewer_table[place, whole][:, None]
+            more[cards < milli] = NEVER
             then += more.min(axis=1)
         elif count:
-            then += (self._card_table.take(at[:, -count:] - shape.gpu_milli // GRAIN) - now[:, -count:]).sum(axis=1)
+            then += more[:, -count:].sum(axis=1)
             whole = np.maximum(whole - count, 0)
         then += self._several_table[place, whole]
         return then
@@ -206,7 +211,8 @@ class Columns:
         level = self._levels.searchsorted(cpu, side="right")
         place = view * len(self._chipped) + level
         cards: Ints = self._card_table[rooms[:, _CARDS + self._width :] + (place * COLUMNS)[:, None]].sum(axis=1)
-        return cards + self._several_table[place, rooms[:, _WHOLE]] + self._rest(view, level, cpu, rooms[:, _FREE])
+        badness: Ints = cards + self._several_table[place, rooms[:, _WHOLE]]
+        return badness + self._rest(view, level, cpu, rooms[:, _FREE])
 
     def _widen(self, slots: int, width: int) -> None:
         """Make place for so many rooms with so many cards each; what is there stays."""
@@ -227,10 +233,11 @@ class Columns:
         self._levels = np.array(self.outlook.levels, dtype=np.int64)
         self._chipped = np.array(self.outlook.chipped, dtype=np.int64)
         self._wanted = np.array([view.wanted for view in views], dtype=np.int64)
-        if views:
-            self._card_table = np.concatenate([view.card for view in views]).ravel()
-            self._several_table = several = np.concatenate([view.several for view in views])
-            self._fewer_table = np.concatenate((several[:, :1], several[:, :-1]), axis=1) - several
+        self._card_table: Ints = np.concatenate([_none(), *[view.card.ravel() for view in views]])
+        empty = np.zeros((0, self.outlook.cards_most + 1), dtype=np.int64)
+        self._several_table: Ints = np.concatenate([empty, *[view.several for view in views]])
+        before = np.concatenate((self._several_table[:, :1], self._several_table[:, :-1]), axis=1)
+        self._fewer_table: Ints = before - self._several_table
 
     def _forget_kinds(self) -> None:
         """Forget those of which there are no nodes, once they are more than the others."""

@@ -220,4 +220,4 @@ def _per_cpu(asked: Sequence[Asked], population: Sequence[Population]) -> int:
         with_cards = [one for one in population if one.kind.capacity.gpu_count]
         cpu = sum(one.nodes * one.kind.capacity.cpu_milli for one in with_cards)
         gpu = sum(one.nodes * one.kind.capacity.gpu_count for one in with_cards) * CARD_MILLI
-    return UNIT * gpu // max(cpu, 1)
+    return UNIT * gpu // cpu if cpu and gpu else UNIT
