@@ -20,6 +20,7 @@ from .ordered import Key, Ordered, Placed, Turns
 from .quotas import Option, Purse, QuotaState
 
 PROBING_MAX = 64  # gates that may be ajar at a time; more of them are opened wide
+WAKERS_MAX = 4  # of a gate; if more say that there is room, there is
 CHANGES_MAX = 4096  # of shares that a shut gate catches up with one by one; beyond, it orders all anew
 
 
@@ -142,7 +143,7 @@ class Cell(Placed):
 class Gate:
     """All lanes of a kind that draw on one tree of quotas in the same way, and may use the same nodes."""
 
-    __slots__ = ("bounds", "cells", "key", "lanes", "probing", "shut", "since", "store", "tree")
+    __slots__ = ("bounds", "cells", "key", "lanes", "probing", "shut", "since", "store", "tree", "wakers")
 
     def __init__(self, key: GateKey, tree: str, bounds: Bounds, turns: Turns) -> None:
         self.key = key
@@ -153,6 +154,9 @@ class Gate:
         self.cells: dict[Space, Cell] = {}
         self.shut: Parked | None = None
         self.probing = False
+        self.wakers: tuple[
+            Callable[[Shape], bool], ...
+        ] = ()  # while ajar for room they know of; none: always
         self.since = 0  # up to which change of shares the store is in order
 
     @property
@@ -376,17 +380,16 @@ class Backlog:
             return
         changed = self._changes[max(0, gate.since - self._changes_before) :]
         if gate.since < self._changes_before or len(changed) > len(gate.lanes):
-            lanes = list(gate.lanes)
-        else:
-            found = (row.lanes.get(gate.kind) for row in dict.fromkeys(changed))
-            lanes = [lane for lane in found if lane is not None and lane.gate is gate]
-            for space in dict.fromkeys(row.space for row in changed):
-                if space in gate.cells:
-                    self._rank_cell(gate, gate.cells[space])
-        for lane in lanes:
-            line = lane.lines.first()
-            if line is not None and lane.where is Where.STORE:
-                self._store_lane(lane, line)
+            changed = [lane.row for lane in gate.lanes]
+        kind = gate.kind
+        for row in dict.fromkeys(changed):
+            cell = gate.cells.get(row.space)
+            if cell is not None:
+                lane = row.lanes.get(kind)
+                if lane is not None and lane.gate is gate and lane.where is Where.STORE:
+                    level, _, _, requested_at_s, name = lane.key
+                    cell.lanes.put(lane, (level, 0, row.account.share, requested_at_s, name))
+                self._rank_cell(gate, cell)
         gate.since = last
 
     # Whose turn it is
@@ -395,23 +398,19 @@ class Backlog:
         """The line whose turn it is."""
         while True:
             space, gate = self._front.first(), self._first_ajar()
-            if gate is not None:
-                cell = gate.store.first()
-                lane = cell.lanes.first() if cell is not None else None
-                assert cell is not None
-                assert lane is not None
-                if space is None or cell.key < space.key:
-                    self._bring(gate, lane)
-                    continue
-            if space is None:
-                return None
-            lane = _first_lane(space)
-            if lane.gate.shut is not None:
-                self._store(lane)
-            elif lane.gate.full:
-                self.shut(lane.gate, Parked.QUOTA)
+            cell = gate.store.first() if gate is not None else None
+            if gate is not None and cell is not None and (space is None or cell.key < space.key):
+                lane = cell.lanes.first()
             else:
+                lane = _first_lane(space) if space is not None else None
+            if lane is None:
+                return None
+            if lane.gate.full:
+                self.shut(lane.gate, Parked.QUOTA)
+            if lane.gate.shut is None:
                 return self._hand_out(lane)
+            if lane.where is Where.FRONT:
+                self._store(lane)
 
     def _hand_out(self, lane: Lane) -> Line | None:
         line = lane.lines.first()
@@ -424,7 +423,10 @@ class Backlog:
         """Of the gates that are ajar, the one whose first goes first."""
         best: Gate | None = None
         best_key: Key | None = None
-        for gate in list(self._probing):
+        for gate in tuple(self._probing):
+            if gate.wakers and not any(fits(gate.shape) for fits in gate.wakers):
+                self.shut(gate, Parked.ROOM)  # somebody else has the room by now
+                continue
             self._catch_up(gate)
             cell = gate.store.first()
             if cell is None:
@@ -433,14 +435,6 @@ class Backlog:
             elif best_key is None or cell.key < best_key:
                 best, best_key = gate, cell.key
         return best
-
-    def _bring(self, gate: Gate, lane: Lane) -> None:
-        """From the store to the front."""
-        if gate.full:
-            self.shut(gate, Parked.QUOTA)
-            return
-        self._hide(lane, Where.FRONT)
-        self._show(lane)
 
     def _store(self, lane: Lane) -> None:
         """From the front to the store."""
@@ -455,15 +449,17 @@ class Backlog:
             return
         gate.shut = on
         gate.probing = False
+        gate.wakers = ()
         self._probing.pop(gate, None)
         if on is Parked.QUOTA:
             self._shut.setdefault(gate.tree, {})[gate] = None
         else:
             self._shut_for_room.setdefault(gate.shape, {})[gate] = None
 
-    def _ajar(self, gate: Gate) -> None:
-        """Those behind it come one after another."""
+    def _ajar(self, gate: Gate, *wakers: Callable[[Shape], bool]) -> None:
+        """Those behind it come one after another; as long as one of `wakers` says so, if there are any."""
         gate.shut = None
+        gate.wakers = wakers
         gate.probing = True
         self._probing[gate] = None
 
@@ -493,7 +489,10 @@ class Backlog:
             return
         for shape in [shape for shape in self._shut_for_room if fits(shape)]:
             for gate in self._shut_for_room.pop(shape):
-                self._ajar(gate)
+                self._ajar(gate, fits)
+        for gate in self._probing:
+            if gate.wakers and fits not in gate.wakers and fits(gate.shape):
+                gate.wakers = (*gate.wakers, fits) if len(gate.wakers) < WAKERS_MAX else ()
         self._open_surplus()
 
     def _wake_roomless(self, shape: Shape, serves: str) -> None:
