@@ -168,6 +168,26 @@ def test_where_no_end_is_known_the_freest_domain_is_kept_and_nobody_goes_around(
     assert world.reservations.without(request_of("short", limit_s=1.0), 60.0) == frozenset({"n2", "n3"})
 
 
+def test_where_no_end_is_known_the_node_that_waits_for_least_is_kept() -> None:
+    world = World()
+    for node_id in ("n0", "n1", "n2"):
+        world.fill(node_id)
+    for card in range(4):
+        world.run(f"n3-{card}", "n3", 100.0 if card else 0.0)
+    reserved = world.reservations.reserve(request_of("whole", shape=WHOLE), WHOLE, 60.0)
+    assert reserved is not None
+    assert (reserved.nodes, reserved.at_s) == (("n3",), NEVER_S)
+
+
+def test_what_is_over_its_time_limit_is_about_to_end() -> None:
+    world = World(nodes=2)
+    world.fill("n0", 100.0)
+    world.fill("n1", 150.0)
+    reserved = world.reservations.reserve(gang_of(), CARD, 200.0)
+    assert reserved is not None
+    assert reserved.at_s == 200.0
+
+
 def test_one_of_a_pool_at_a_time_and_the_next_when_it_has_started() -> None:
     world = busy_racks()
     assert PER_POOL_MAX == 1
@@ -457,3 +477,20 @@ def test_a_core_that_is_rebuilt_from_a_snapshot_keeps_the_same_room() -> None:
     assert other.reservations.without(small, 70.0) == cluster.core.reservations.without(small, 70.0)
     assert len(other.reservations.without(small, 70.0)) == 2
     assert other.reservations.remember() == cluster.core.reservations.remember()
+
+
+def test_in_the_core_whoever_left_room_alone_gets_it_when_it_is_wanted_no_more() -> None:
+    """Nothing ends, and no worker says anything: the one who waits for longest has just given up."""
+    cluster = Cluster()
+    shape = msgspec.structs.replace(CARD, pool="")
+    cluster.ask(request_of("one", shape=shape, limit_s=1000.0))
+    cluster.tick()
+    cluster.ask(msgspec.structs.replace(gang_of(16), shape=shape, together=ANYWHERE, requested_at_s=1.0))
+    while cluster.now_s < 70.0:
+        cluster.tick()
+    cluster.ask(request_of("small", shape=shape, requested_at_s=70.0))
+    cluster.tick()
+    assert "small" not in cluster.placed
+    cluster.take(events.Ended(member="gang-0"))
+    cluster.take(events.Planned())
+    assert "small" in cluster.placed
