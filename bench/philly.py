@@ -1,8 +1,8 @@
 """How long jobs of the Philly trace wait, by size and by workspace, under three disciplines, in virtual time.
 
 First-come: all in one line. Fair share: each virtual cluster is a workspace. With backfill: time limits are known as
-well (a job's is its duration), so that short jobs go ahead of a gang for which room is kept. With --json FILE, the
-chart goes to FILE.svg.
+well (a job's is its duration in full minutes), so that short jobs go ahead of a gang for which room is kept. With --json
+FILE, the chart goes to FILE.svg.
 """
 
 import statistics
@@ -20,6 +20,8 @@ from bars import Chart, Row, draw
 from philly_load import SIZES, PhillyJob, as_job, nodes_for, opening, read_jobs
 
 from levers9.actors.scheduler.core import Core
+from levers9.actors.scheduler.events import Decision
+from levers9.actors.scheduler.holding import Holding
 from levers9.actors.scheduler.placement import new_placement
 from levers9.actors.scheduler.simulation import Simulation, Summary
 
@@ -43,6 +45,14 @@ DISCIPLINES: Final = (
 )
 
 
+class Unexplained(Holding):
+    """Tells nobody why they wait: nobody asks, and it would be most of a replay's time."""
+
+    def tell(self) -> list[Decision]:
+        """Nothing."""
+        return []
+
+
 class Replay(msgspec.Struct, frozen=True, kw_only=True):
     """What came of one discipline. Waits are seconds, by class of size and by virtual cluster."""
 
@@ -62,6 +72,7 @@ class Replay(msgspec.Struct, frozen=True, kw_only=True):
 def replay(jobs: list[PhillyJob], nodes: int, discipline: Discipline) -> Replay:
     """Run the trace once."""
     core = Core(new_placement)
+    core.holding = Unexplained(core)
     for event in opening(nodes):
         core.handle(event, jobs[0].at_s)
     coming = [as_job(job, fair=discipline.fair, limits=discipline.limits) for job in jobs]

@@ -6,6 +6,7 @@ most 8. Each card comes with 4 CPUs and 16 GiB. Each virtual cluster is a worksp
 
 import csv
 import gzip
+import math
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
@@ -77,16 +78,20 @@ def opening(nodes: int) -> Iterator[Event]:
 
 
 def as_job(job: PhillyJob, *, fair: bool, limits: bool) -> Job:
-    """As the core sees it: in its own workspace or in everybody's, with its duration as its time limit or with none."""
+    """As the core sees it: in its own workspace or in everybody's, with a time limit or with none.
+
+    The limit is the job's duration in full minutes, as people write limits.
+    """
     members, cards = _split(job.cards)
+    limit_s = 60.0 * math.ceil(job.run_s / 60.0) if limits else 0.0
     name = f"j{job.number:05d}"
     request = Request(
         request_id=name,
-        group=f"{job.virtual_cluster if fair else EVERYBODY}-{cards}x{members}-{job.run_s if limits else ''}",
+        group=f"{job.virtual_cluster if fair else EVERYBODY}-{cards}x{members}-{limit_s:g}",
         workspace=job.virtual_cluster if fair else EVERYBODY,
         members=(name,) if members == 1 else tuple(f"{name}-{rank}" for rank in range(members)),
         shape=Shape(cpu_milli=max(1, cards) * 4000, memory_mib=max(1, cards) << 14, gpu_count=cards),
-        limit_s=job.run_s if limits else 0.0,
+        limit_s=limit_s,
         requested_at_s=job.at_s,
     )
     return Job(at_s=job.at_s, request=request, run_s=job.run_s)
