@@ -158,18 +158,24 @@ class Admitting:
         core.holding.hold(request, found, fits, self._stopping(request))
         return victims
 
-    def look_at_the_rest(self) -> None:
-        """Groups that stand behind others like them wait for the same reason: it is told to each."""
+    def look_at_the_rest(self) -> list[Decision]:
+        """Groups that stand behind others like them wait for the same reason: it is told to each.
+
+        Those others may be of the same kind and of a lower priority: each group has its own try at who must stop.
+        """
         core = self._core
+        decisions: list[Decision] = []
         for _ in range(UNSEEN_MAX):
             request = core.queues.unseen()
             if request is None:
-                return
+                break
             fits = core.queues.check(request, core.now_s)
+            decisions += self._preempt(request)
             if isinstance(fits, Reason):
-                core.holding.hold(request, fits, (), stopping=False)
+                core.holding.hold(request, fits, (), self._stopping(request))
             else:
-                core.holding.hold(request, None, fits, stopping=False)
+                core.holding.hold(request, None, fits, self._stopping(request))
+        return decisions
 
     def _place(self, request: Request, found: Found) -> Decision:
         core = self._core

@@ -175,7 +175,7 @@ class Core:
             decisions += self.admitting.look_at(request)
         else:
             return [*decisions, events.More()]
-        self.admitting.look_at_the_rest()
+        decisions += self.admitting.look_at_the_rest()
         self._dirty = False
         return decisions + self.holding.tell()
 

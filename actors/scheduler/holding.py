@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Final
 
 import msgspec
 
+from ...model.queues import DEFAULT
 from ...model.reasons import Excluded, Holder, HoldKind, Lack, Reason
 from ...model.resources import Shape
 from .capacity import Node, Standing
@@ -37,6 +38,18 @@ class _Parked(msgspec.Struct, frozen=True, kw_only=True):
     stopping: bool
 
 
+class _Has(msgspec.Struct, frozen=True, kw_only=True):
+    """Whose something is, and what it counts as."""
+
+    workspace: str
+    group: str
+    quota: str
+    flavor: str
+    pool: str
+    gpu_type: str
+    cards: bool
+
+
 class Holding:
     """The part of the core that explains."""
 
@@ -49,7 +62,7 @@ class Holding:
         self._tell_at_s = 0.0
         self._again_at_s = 0.0
         self._holders_at_s = -HOLDERS_EVERY_S
-        self._holders: dict[tuple[str, str], Holder] = {}
+        self._holders: dict[_Has, Holder] = {}
 
     def hold(self, request: Request, why: Reason | None, fits: Fits, stopping: bool) -> None:
         """A request was looked at, and must wait. `why` is None where there is just no room."""
@@ -196,34 +209,59 @@ class Holding:
     # Who holds what
 
     def _holders_for(self, request: Request, reason: Reason) -> tuple[Holder, ...]:
-        """The largest holders of cards, or of containers; other workspaces' together, without a name."""
+        """The largest holders of what is lacking; other workspaces' together, without a name."""
         if reason.kind not in (HoldKind.ROOM, HoldKind.QUOTA, HoldKind.TOPOLOGY, HoldKind.CONCURRENCY):
             return ()
         if self._core.now_s >= self._holders_at_s + HOLDERS_EVERY_S:
             self._holders_at_s = self._core.now_s
             self._holders = self._count_holders()
-        own = [holder for (workspace, _), holder in self._holders.items() if workspace == request.workspace]
-        others = [holder for (workspace, _), holder in self._holders.items() if workspace != request.workspace]
-        if request.shape.gpu_count:
-            own = [holder for holder in own if holder.gpu_milli]
-            others = [holder for holder in others if holder.gpu_milli]
-        own.sort(key=lambda holder: (-holder.gpu_milli, -holder.containers, holder.who))
-        together = (_together(others),) if others and reason.kind is not HoldKind.CONCURRENCY else ()
-        return (*own[:HOLDERS_TOLD], *together)
+        own: dict[str, Holder] = {}
+        others: Holder | None = None
+        for has, holder in self._holders.items():
+            if not self._lacks_what(has, request, reason):
+                continue
+            if has.workspace == request.workspace:
+                own[has.group] = _together(own.get(has.group), holder, holder.who)
+            elif reason.kind is not HoldKind.CONCURRENCY:
+                others = _together(others, holder, "")
+        named = sorted(own.values(), key=lambda holder: (-holder.gpu_milli, -holder.containers, holder.who))
+        return (*named[:HOLDERS_TOLD], *([] if others is None else [others]))
 
-    def _count_holders(self) -> dict[tuple[str, str], Holder]:
-        holders: dict[tuple[str, str], Holder] = {}
+    def _lacks_what(self, has: _Has, request: Request, reason: Reason) -> bool:
+        """Whether what somebody has is of the kind that is lacking: of the same quota, or where it could run."""
+        if reason.kind is HoldKind.CONCURRENCY:
+            return has.workspace == request.workspace
+        if reason.kind is HoldKind.QUOTA:
+            return has.flavor == reason.flavor and has.quota in (reason.quota, *self._lenders(reason.quota))
+        shape = request.shape
+        cards = has.cards and shape.takes_type(has.gpu_type) if shape.gpu_count else True
+        return cards and shape.pool in ("", has.pool)
+
+    def _lenders(self, name: str) -> tuple[str, ...]:
+        """Quotas that a quota, or a cohort, may borrow of: those that are in any cohort, if it is in one."""
+        quotas = self._core.queueing.quotas
+        alone = any(quota.name == name and not quota.cohort for quota in quotas)
+        return () if alone else tuple(quota.name for quota in quotas if quota.cohort)
+
+    def _count_holders(self) -> dict[_Has, Holder]:
+        quotas = {(queue.workspace, queue.name): queue.quota for queue in self._core.queueing.queues}
+        holders: dict[_Has, Holder] = {}
         for live in self._core.tenants.by_request.values():
-            key = (live.request.workspace, live.request.group)
-            known = holders.get(key) or Holder(live.request.label, 0)
-            frees = live.since_s + live.request.limit_s if live.request.limit_s else 0.0
-            count = sum(bool(member) for member in live.members)
-            holders[key] = Holder(
-                known.who,
-                known.containers + count,
-                known.gpu_milli + count * live.shape.gpu_total_milli,
-                _sooner(known.frees_by_s, frees),
+            request = live.request
+            node = next((self._core.fleet.nodes[name] for name in live.nodes if name in self._core.fleet.nodes), None)
+            has = _Has(
+                workspace=request.workspace,
+                group=request.group,
+                quota=quotas.get((request.workspace, request.queue), DEFAULT),
+                flavor=live.flavor,
+                pool=node.kind.pool if node is not None else live.pool,
+                gpu_type=node.kind.capacity.gpu_type if node is not None else "",
+                cards=live.shape.gpu_count > 0,
             )
+            frees = live.since_s + request.limit_s if request.limit_s else 0.0
+            count = sum(bool(member) for member in live.members)
+            holder = Holder(request.label, count, count * live.shape.gpu_total_milli, frees)
+            holders[has] = _together(holders.get(has), holder, request.label)
         return holders
 
 
@@ -231,12 +269,15 @@ def _sooner(one_s: float, other_s: float) -> float:
     return min(one_s, other_s) if one_s and other_s else one_s or other_s
 
 
-def _together(holders: list[Holder]) -> Holder:
-    frees_by_s = 0.0
-    for holder in holders:
-        frees_by_s = _sooner(frees_by_s, holder.frees_by_s)
-    containers = sum(holder.containers for holder in holders)
-    return Holder("", containers, sum(holder.gpu_milli for holder in holders), frees_by_s)
+def _together(one: Holder | None, other: Holder, who: str) -> Holder:
+    if one is None:
+        return msgspec.structs.replace(other, who=who)
+    return Holder(
+        who,
+        one.containers + other.containers,
+        one.gpu_milli + other.gpu_milli,
+        _sooner(one.frees_by_s, other.frees_by_s),
+    )
 
 
 def _lacks(shape: Shape, nodes: list[Node]) -> tuple[Lack, ...]:

@@ -40,12 +40,13 @@ class ControlPlane:
         database_url: str = "",
         redis_url: str = "",
         arguments: Sequence[str] = (),
+        settings: str = "",
     ) -> None:
         self._folder = folder
         self._gateways = gateways
         self._arguments = arguments
         folder.mkdir(parents=True, exist_ok=True)
-        (folder / "settings.toml").write_text(POOL.format(workers=workers))
+        (folder / "settings.toml").write_text(settings or POOL.format(workers=workers))
         self._urls = {"LEVERS9_DATABASE_URL": database_url, "LEVERS9_REDIS_URL": redis_url}
         self.log = folder / "controlplane.log"
         self.run_dir = folder / "run"
