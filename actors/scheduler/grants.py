@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from ...model.resources import amount_of
 from .backlog import Row
@@ -80,6 +80,14 @@ class Grants:
         self._values[counted] -= 1
         if not self._values[counted]:
             del self._values[counted]
+
+    def reorder(self, names: Iterable[str]) -> None:
+        """As they were admitted: these, as far as they are there, then the others."""
+        order = dict.fromkeys((*names, *self.by_request))
+        grants = [self.by_request[name] for name in order if name in self.by_request]
+        self.by_request, self._by_tree, self._by_space, self._values = {}, {}, {}, {}
+        for grant in grants:
+            self.add(grant)
 
     def of_tree(self, tree: str) -> Iterator[Grant]:
         """Those that hold quota of a tree, as they were admitted."""

@@ -216,6 +216,10 @@ class Queues:
             saver.ready = True
         self._backlog.wake_all(self._now_ms)
 
+    def renew(self) -> None:
+        """As others would be who are told of all that waits and was admitted, and recall what is remembered."""
+        self._build()
+
     # What may be had
 
     def check(self, request: Request, now_s: float) -> Ways | Reason:
@@ -377,6 +381,7 @@ class Queues:
             grant = self._grants.by_request.get(name)
             if grant is not None:
                 grant.since_ms, grant.started_ms = since_ms, started_ms
+        self._grants.reorder(name for name, _, _ in past.started)
         self._yielding.asked.update((name, why) for name, why in past.asked if name in self._grants.by_request)
         self._stopped = dict(past.stopped)
         self._sweep_at_ms = past.sweep_at_ms
