@@ -26,6 +26,24 @@ def test_a_map_with_losses_cancels_a_dead_worker_and_new_leaders_ends_each_call_
     assert report.retries > 0
 
 
+def test_gangs_lose_ranks_workers_and_leaders_and_each_call_of_theirs_ends_once() -> None:
+    maps = (MapPlan("together", 24, 3), MapPlan("many together", 8, 2), MapPlan("double", 40, 2))
+    faults = (
+        Fault(1.5, FaultKind.KILL_CONTAINER),
+        Fault(3.0, FaultKind.KILL_WORKER),
+        Fault(6.0, FaultKind.KILL_BRAIN),
+        Fault(9.0, FaultKind.KILL_CONTAINER),
+        Fault(12.0, FaultKind.CANCEL),
+        Fault(14.0, FaultKind.LOSE_ANSWER),
+    )
+
+    report = run_world(3, WorldPlan(maps, faults))
+
+    assert sum(report.ends.values()) == 72
+    assert report.ends["COMPLETE"] > 40
+    assert report.retries > 0
+
+
 def test_nothing_that_was_cancelled_starts_on_a_worker_that_was_cut_off_for_longer_than_its_lease() -> None:
     plan = WorldPlan((MapPlan("uneven", 400, 1),), (Fault(6.0, FaultKind.LOSE_AND_CANCEL),), max_workers=1)
 
