@@ -1,7 +1,7 @@
 """How long jobs of the Philly trace wait, by size and by workspace, under three disciplines, in virtual time.
 
 First-come: all in one line. Fair share: each virtual cluster is a workspace. With backfill: time limits are known as
-well (a job's is its duration in full minutes), so that short jobs go ahead of a gang for which room is kept. With --json
+well (its duration in full minutes), so that short jobs go ahead of a gang for which room is kept. With --json
 FILE, the chart goes to FILE.svg.
 """
 
