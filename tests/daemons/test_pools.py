@@ -145,24 +145,33 @@ async def test_warm_workers_come_on_the_nodes_of_their_pool(autojump_clock: Mock
     assert (standing.workers, standing.pending, standing.holds) == (2, 0, ())
 
 
+SPEC = StubSpec(
+    app="a",
+    name="f",
+    kind="job",
+    handler="m:f",
+    code_key="",
+    python="3.11",
+    shape=Shape(cpu_milli=1000, memory_mib=512),
+    timeout_s=60.0,
+    retries=0,
+    keep_warm_s=30.0,
+)
+
+
+async def submit(plane: Plane, count: int) -> tuple[NewTask, ...]:
+    registered = await plane.ask(RegisterStub(spec=SPEC), StubRegistered)
+    assert isinstance(registered, StubRegistered)
+    tasks = tuple(NewTask(f"task-{number}", Payload("msgpack", b"\x92\x90\x80")) for number in range(count))
+    await plane.ask(SubmitTasks(stub_id=registered.stub_id, tasks=tasks), TasksAccepted)
+    return tasks
+
+
+@pytest.mark.slow
 async def test_calls_run_on_workers_that_are_only_messages(autojump_clock: MockClock) -> None:
     plane = Plane(MemoryStore(), table("p", max_workers=3))
-    spec = StubSpec(
-        app="a",
-        name="f",
-        kind="job",
-        handler="m:f",
-        code_key="",
-        python="3.11",
-        shape=Shape(cpu_milli=1000, memory_mib=512),
-        timeout_s=60.0,
-        retries=0,
-    )
     async with plane.reigning():
-        registered = await plane.ask(RegisterStub(spec=spec), StubRegistered)
-        assert isinstance(registered, StubRegistered)
-        tasks = tuple(NewTask(f"task-{number}", Payload("msgpack", b"\x92\x90\x80")) for number in range(20))
-        await plane.ask(SubmitTasks(stub_id=registered.stub_id, tasks=tasks), TasksAccepted)
+        tasks = await submit(plane, 20)
         ended: dict[str, TaskState] = {}
         while len(ended) < len(tasks):
             finished = await plane.heard(TasksFinished)
@@ -172,6 +181,19 @@ async def test_calls_run_on_workers_that_are_only_messages(autojump_clock: MockC
     assert 1 <= len(await plane.workers("p")) <= 3
 
 
+@pytest.mark.slow
+async def test_so_much_is_kept_free_before_anybody_asks_and_nothing_else(autojump_clock: MockClock) -> None:
+    keeping = table("p", max_workers=9, min_free_cpu=2.0, idle_s=5.0)
+    plane = Plane(MemoryStore(), keeping, table("q", max_workers=9, idle_s=5.0, min_workers=0))
+    async with plane.reigning():
+        await plane.available("p", 2)
+        await submit(plane, 1)
+        await plane.available("p", 3)  # a warm container has taken one of them
+        await trio.sleep(60.0)
+        await plane.available("p", 2)
+
+
+@pytest.mark.slow
 async def test_the_guard_holds_a_pool_and_lets_the_rest_go_later(autojump_clock: MockClock) -> None:
     plane = Plane(MemoryStore(), table("p", max_workers=9, min_workers=5), guard=GuardTable(pending=-1, per_minute=3))
     async with plane.reigning():
