@@ -196,7 +196,8 @@ class Holding:
         if not able and not starting and not any(self._core.fleet.eligible(request.workspace, shape.pool)):
             return Reason(kind=HoldKind.NO_POOL)
         opened = [node for node in able if node.standing is Standing.OPEN]
-        excluded = tuple(Excluded(node.name, node.why_closed) for node in able if self._would_do(node, shape))
+        closed = [Excluded(node.name, node.why_closed) for node in able if self._would_do(node, shape)]
+        excluded = tuple(sorted(closed, key=lambda one: (one.node, one.why)))
         reserved = self._core.reservations.without(request, self._core.now_s)
         if any(node.node_id in reserved and node.fits(shape) for node in opened):
             return Reason(kind=HoldKind.RESERVED)
