@@ -229,6 +229,15 @@ def test_of_ties_broken_at_random_each_node_is_taken_about_as_often_also_after_c
     )
 
 
+def test_a_node_that_comes_back_with_other_cards_is_another_kind_of_node() -> None:
+    policy = BestFit()
+    policy.put(node("a", 2, gpu_type="T4"))
+    assert policy.choose(shape(cards=1, types="T4")) == Spot("a", (0,))
+    policy.put(node("a", 2, gpu_type="A100"))
+    assert policy.choose(shape(cards=1, types="T4")) is None
+    assert policy.choose(shape(cards=1, types="A100")) == Spot("a", (0,))
+
+
 def test_equal_nodes_are_scored_once_and_later_only_what_has_changed() -> None:
     scored = []
 
@@ -246,6 +255,21 @@ def test_equal_nodes_are_scored_once_and_later_only_what_has_changed() -> None:
         nodes[spot.node_id].take(f"c{number}", shape(cards=8), spot.cards)
         policy.put(nodes[spot.node_id])
     assert len(scored) == 1
+
+
+def test_a_node_that_goes_to_and_fro_leaves_no_trace_in_the_rooms() -> None:
+    policy, one = BestFit(), node("b", 2)
+    for other in (node("a", 2), one):
+        policy.put(other)
+    for _ in range(500):
+        policy.choose(shape(cards=1))
+        one.take("x", shape(cards=1), (0,))
+        policy.put(one)
+        one.give_back("x")
+        policy.put(one)
+    room = policy.rooms.members["a"].room
+    assert room is policy.rooms.members["b"].room
+    assert len(room.ids) < 30
 
 
 def test_a_shape_that_nobody_asked_for_lately_is_forgotten_and_can_come_back() -> None:
