@@ -70,6 +70,15 @@ def test_each_python_example_of_the_readme_is_a_file() -> None:
     assert [example for example in examples if example not in files] == []
 
 
+@pytest.mark.parametrize("language", ["toml", "python"])
+def test_each_example_about_queues_is_part_of_a_file_that_runs(language: str) -> None:
+    """`tests/faults/test_ai_lab.py` runs them."""
+    files = [path.read_text(encoding="utf-8") for path in sorted((ROOT / "examples").glob("ai_lab.*"))]
+    examples = fences(text_of("docs/how-to/queues-and-quotas.md"), language)
+    assert examples
+    assert [example for example in examples if not any(example in file for file in files)] == []
+
+
 def test_the_readme_names_scripts_and_files_that_exist() -> None:
     named = re.findall(r"\b(?:scripts|examples|docs|bench)/[\w./-]*\w", text_of("README.md"))
     assert named

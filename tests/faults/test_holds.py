@@ -233,8 +233,8 @@ class Bench:
         return found[0]
 
     def end_all(self) -> None:
-        """Cancel what was submitted, and wait until its containers are gone."""
-        for task in self._submitted:
+        """Cancel what was submitted, what waits before what runs, and wait until none runs."""
+        for task in reversed(self._submitted):
             self.plane.ask(f"/api/v1/tasks/{task}/stop", {}, method="POST")
         submitted, self._submitted = self._submitted, []
         wait_until(lambda: all(self.why(task).state not in ("RUNNING", "CANCELLING") for task in submitted), "they end")
