@@ -127,7 +127,7 @@ class Fleet:
     def offer(self, event: NodesOffered) -> None:
         """All named nodes of a pool. A node with a worker keeps it, and is closed while its offer is not ready."""
         pool = self.pools.get(event.pool)
-        if pool is None:
+        if pool is None or not pool.declared:
             return
         offers = {offer.traits.node: offer for offer in event.offers}  # listed twice, the last one counts
         for name in pool.offers.keys() - offers.keys():
