@@ -19,7 +19,7 @@ from levers9.actors.tasks import TasksActor
 from levers9.actors.tasks import actor as tasks_actor
 from levers9.errors import EpochSuperseded, OutcomeUnknown, StoreUnavailable
 from levers9.model.ids import Chance
-from levers9.model.states import TaskState
+from levers9.model.states import ContainerState, End, TaskState
 from levers9.store import operations as ops
 from levers9.store.memory import MemoryStore
 from levers9.store.operations import rows_of
@@ -66,12 +66,17 @@ class House:
     def tasks(self) -> TasksActor:
         return TasksActor(self.around, self.new_id)
 
-    async def submit(self, *task_ids: str) -> None:
-        self.say("tasks", client.RegisterStub(spec=spec_of()), "client/me")
+    async def submit(self, *task_ids: str, nodes: int = 1) -> None:
+        self.say("tasks", client.RegisterStub(spec=spec_of(nodes=nodes)), "client/me")
         await trio.sleep(0.1)
         (registered,) = (message for message in self.heard("client/me") if isinstance(message, client.StubRegistered))
         tasks = tuple(client.NewTask(task_id, ARGUMENTS) for task_id in task_ids)
         self.say("tasks", client.SubmitTasks(stub_id=registered.stub_id, tasks=tasks), "client/me")
+
+    async def move(self, container_id: str, state: ContainerState, worker_id: str) -> None:
+        every = tuple(ContainerState)
+        move = ops.ContainerMove(container_id=container_id, sources=every, state=state, worker_id=worker_id)
+        await self.store.apply(ops.MoveContainers(moves=(move,), now_s=trio.current_time()), epoch=1)
 
     async def state(self, task_id: str) -> TaskState:
         (rows,) = await self.store.apply(ops.ReadTasks(task_ids=(task_id,)))
@@ -124,6 +129,34 @@ async def test_the_next_life_reads_the_truth(autojump_clock: MockClock) -> None:
         assert await house.state("a") is TaskState.RUNNING
         (run,) = house.heard("worker/one")
         assert isinstance(run, work.RunAttempts)
+
+
+async def test_the_next_life_finds_a_gang_whose_rank_0_ended_meanwhile(autojump_clock: MockClock) -> None:
+    house = House()
+    async with house.running(house.tasks().run, "tasks"):
+        await house.submit("a", nodes=2)
+        await trio.sleep(1.0)
+        (request,) = (m for m in house.heard("scheduler") if isinstance(m, scheduling.RequestContainers))
+        first, second = request.container_ids
+        for container_id in request.container_ids:
+            await house.move(container_id, ContainerState.READY, "one")
+            available = scheduling.ContainerAvailable(
+                container_id=container_id, stub_id=request.stub_id, worker_id="one", window=1, address="host:1"
+            )
+            house.say("tasks", available, "scheduler")
+        await trio.sleep(1.0)
+        assert await house.state("a") is TaskState.RUNNING
+    await house.move(first, ContainerState.ENDED, "one")
+    house.heard("scheduler")
+    async with house.running(house.tasks().run, "tasks"):
+        await trio.sleep(1.0)
+        assert await house.state("a") is TaskState.RUNNING, "its other rank still runs"
+        (release,) = (m for m in house.heard("scheduler") if isinstance(m, scheduling.ReleaseContainers))
+        assert release.container_ids == (second,)
+        gone = scheduling.ContainerGone(container_id=second, stub_id=request.stub_id, end=End.CANCELLED)
+        house.say("tasks", gone, "scheduler")
+        await trio.sleep(1.0)
+        assert await house.state("a") is TaskState.RETRY
 
 
 async def test_an_actor_of_an_older_epoch_changes_nothing(autojump_clock: MockClock) -> None:
