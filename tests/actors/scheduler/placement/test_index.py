@@ -272,6 +272,22 @@ def test_a_node_that_goes_to_and_fro_leaves_no_trace_in_the_rooms() -> None:
     assert len(room.ids) < 30
 
 
+@pytest.mark.parametrize("ties", ["first", "random"])
+def test_a_shape_that_was_not_asked_for_in_a_long_while_is_told_of_all_that_is_there(ties: Ties) -> None:
+    policy, busy = BestFit(ties), node("a", 4)
+    for one in (busy, node("b", 8), node("c", 8)):
+        policy.put(one)
+    assert policy.choose(shape(cards=8)).node_id in "bc"
+    policy.put(node("d", 8, cpu=32))
+    for _ in range(2 * LOG_LEAST):
+        busy.take("x", shape(cards=1), (0,))
+        policy.put(busy)
+        busy.give_back("x")
+        policy.put(busy)
+    assert policy.rooms.log_began > 0
+    assert policy.choose(shape(cards=8)) == Spot("d", tuple(range(8)))
+
+
 def test_a_shape_that_nobody_asked_for_lately_is_forgotten_and_can_come_back() -> None:
     policy = BestFit()
     policy.put(node("a", 8))
