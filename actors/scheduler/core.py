@@ -137,7 +137,7 @@ class Core:
             case events.NodeSet():
                 self.wake_by(self.fleet.set_node(event))
             case events.NodeGone(node_id=node_id):
-                self.fleet.drop_node(node_id)
+                self.tenants.lose(self.fleet.drop_node(node_id))
             case events.NodesOffered():
                 self.fleet.offer(event)
                 self.queues.wake_all()
@@ -184,7 +184,7 @@ class Core:
 
         From here on all is looked at and told again, as it is by a core that was told these.
         """
-        self.queues.wake_all()
+        self.queues.renew()
         self.holding.forget()
         self._dirty = self._nodes_changed = True
         return tuple(snapshot_of(self))

@@ -105,6 +105,13 @@ class Tenants:
         self._fleet.take(member, node, live.shape, live.cards[rank])
         self.count_starting(live.request.group, 1)
 
+    def lose(self, node: Node | None) -> None:
+        """A node is no more: who was there is nowhere, until it ends."""
+        for member in () if node is None else node.uses:
+            request_id, rank = self.by_member[member]
+            live = self.by_request[request_id]
+            live.nodes[rank], live.cards[rank] = "", ()
+
     def ends_by_s(self, member: str) -> float:
         """When a container's time limit ends, as far as is known: 0 where it has none, or has not been placed."""
         known = self.by_member.get(member)

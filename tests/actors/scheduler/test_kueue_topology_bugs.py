@@ -200,6 +200,16 @@ def test_12735_11858_room_on_a_silent_worker_stays_taken_until_its_containers_ha
     assert told.nodes_of("next") == ["n1"]
 
 
+def test_12735_11858_a_worker_that_comes_back_has_only_what_is_placed_on_it_from_then_on() -> None:
+    told = Told()
+    told.tell(node("n1"), ask("gang", 4))
+    told.tell(events.NodeGone(node_id="n1"))
+    told.tell(node("n1"), ask("next", 4))
+    assert told.nodes_of("next") == ["n1"] * 4
+    told.tell(*(events.Ended(member=f"gang-{rank}") for rank in range(4)), ask("last"))
+    assert "last" not in told.placed
+
+
 def test_9616_a_gang_is_not_bound_to_a_node_that_is_tainted_before_its_worker_runs() -> None:
     told = Told()
     offers = (offer("n1"), offer("n2"), offer("n3"))
