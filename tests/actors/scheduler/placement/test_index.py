@@ -288,6 +288,16 @@ def test_a_shape_that_was_not_asked_for_in_a_long_while_is_told_of_all_that_is_t
     assert policy.choose(shape(cards=8)) == Spot("d", tuple(range(8)))
 
 
+def test_where_the_first_node_is_left_out_the_next_of_equally_good_rooms_is_taken() -> None:
+    policy = Packing()  # to which all rooms are alike for work without cards
+    for one in (node("a", cpu=8), node("z", cpu=8), node("b", cpu=4), node("c", cpu=2)):
+        policy.put(one)
+    assert policy.choose(shape(), without=frozenset("a")) == Spot("b")
+    assert policy.choose(shape(), without=frozenset("abc")) == Spot("z")
+    assert policy.choose(shape(), without=frozenset("abcz")) is None
+    assert policy.choose(shape()) == Spot("a")
+
+
 def test_a_shape_that_nobody_asked_for_lately_is_forgotten_and_can_come_back() -> None:
     policy = BestFit()
     policy.put(node("a", 8))
