@@ -1,8 +1,11 @@
 """What a workspace could never be given is refused at submit; what it has to wait for passes."""
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from msgspec.structs import replace
 
+from levers9.actors.scheduler.quotas import Quotas, could_fit
 from levers9.errors import INVALID, NEVER_FITS, NOT_FOUND, Refused
 from levers9.model.entitlement import Wish, check_entitled
 from levers9.model.gangs import Together, TopologyMode
@@ -176,3 +179,34 @@ def test_nested_cohorts_lend_up_and_down() -> None:
     )
     check_entitled(replace(JOE, nodes=5), nested)
     assert refusal(replace(JOE, nodes=6), nested).code == NEVER_FITS
+
+
+amounts = st.integers(0, 4)
+limits = st.builds(cards, st.sampled_from(["gb200", "spot"]), amounts, st.none() | amounts, st.none() | amounts)
+own = st.lists(limits, max_size=2, unique_by=lambda each: each.flavor).map(tuple)
+
+
+@st.composite
+def nested(draw: st.DrawFn) -> Queueing:
+    """Quotas in cohorts of cohorts, with any limits."""
+    parents = draw(
+        st.tuples(*(st.sampled_from(["", *(f"c{other}" for other in range(number))]) for number in range(4)))
+    )
+    cohorts = tuple(
+        Cohort(name=f"c{number}", parent=parent, flavors=draw(own)) for number, parent in enumerate(parents)
+    )
+    some = st.sampled_from(["", *names])
+    quotas = tuple(Quota(name=f"q{number}", cohort=draw(some), flavors=draw(own)) for number in range(3))
+    return replace(LAB, cohorts=cohorts, quotas=quotas, queues=(Queue(name="q", workspace="joe", quota="q0"),))
+
+
+@given(queueing=nested(), nodes=st.integers(1, 20))
+def test_the_scheduler_would_wait_for_ever_for_what_is_refused_and_for_nothing_else(
+    queueing: Queueing, nodes: int
+) -> None:
+    quota = Quotas(queueing).states["q0"]
+    possible = any(could_fit(option, nodes) for option in quota.options(CARD))
+    if possible:
+        check_entitled(replace(JOE, queue="q", nodes=nodes), queueing)
+    else:
+        assert refusal(replace(JOE, queue="q", nodes=nodes), queueing).code == NEVER_FITS
