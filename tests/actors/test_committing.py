@@ -11,7 +11,7 @@ from levers9_test_deciding import ARGUMENTS, SIZE, numbered, numbered_tokens, sp
 from trio.testing import MockClock
 
 from levers9.actors.committing import Surroundings, decide_commit_send
-from levers9.actors.pool import PoolActor, PoolSettings
+from levers9.actors.pool import GuardActor, GuardSettings, PoolActor, PoolSettings
 from levers9.actors.pool.policy import Adopt, StartWorker
 from levers9.actors.scheduler import SchedulerActor
 from levers9.actors.scheduler.group import Plan as GroupPlan
@@ -212,7 +212,8 @@ def _large() -> client.Shape:
 
 async def test_the_scheduler_places_what_it_loads(autojump_clock: MockClock) -> None:
     house = House()
-    scheduler = SchedulerActor(house.around, house.new_id, numbered_tokens(), ("p",), {})
+    pool = scheduling.PoolDeclared(pool="p", size=SIZE)
+    scheduler = SchedulerActor(house.around, house.new_id, numbered_tokens(), (pool,))
     async with house.running(house.tasks().run, "tasks"):
         await house.submit("a")
         await trio.sleep(0.5)
@@ -248,7 +249,8 @@ async def test_a_pool_starts_what_it_ordered_and_adopts_it_in_the_next_reign(aut
     settings = PoolSettings(name="p", worker=SIZE, min_workers=1)
     pool = PoolActor(house.around, settings, processes, house.new_id, numbered_tokens())
     assert pool.address == "pool/p"
-    async with house.running(pool.run, "pool/p"):
+    guard = GuardActor(house.around, GuardSettings())
+    async with house.running(guard.run, "guard"), house.running(pool.run, "pool/p"):
         await trio.sleep(1.0)
         (worker_id,) = processes.started
         (rows,) = await house.store.apply(ops.LoadWorkers())
@@ -258,7 +260,7 @@ async def test_a_pool_starts_what_it_ordered_and_adopts_it_in_the_next_reign(aut
         gone = [m for m in house.heard("scheduler") if isinstance(m, scheduling.WorkerGone)]
         assert [message.worker_id for message in gone] == [worker_id]
         assert len(processes.started) == 2
-    async with house.running(pool.run, "pool/p"):
+    async with house.running(guard.run, "guard"), house.running(pool.run, "pool/p"):
         await trio.sleep(1.0)
         assert sorted(processes.adopted) == processes.started
 
