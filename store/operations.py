@@ -101,6 +101,12 @@ class CreateToken(Operation, frozen=True, kw_only=True):
     token: TokenRow
 
 
+class CreateTokens(Operation, frozen=True, kw_only=True):
+    """Many at once, by id; known ids and hashes are left as they are. Answers `Applied` with the new ids."""
+
+    tokens: tuple[TokenRow, ...]
+
+
 class FindToken(Operation, frozen=True, kw_only=True):
     """Answers the active `TokenRow` with this hash, or None."""
 

@@ -33,6 +33,7 @@ class Group:
         self._operations: list[ops.Operation] = []
         self._container_moves: dict[str, ops.ContainerMove] = {}
         self._worker_moves: dict[str, ops.WorkerMove] = {}
+        self._tokens: list[ops.TokenRow] = []
         self._revoked: list[str] = []
         self._sends: list[Send] = []
 
@@ -46,7 +47,7 @@ class Group:
 
     def create_token(self, row: ops.TokenRow) -> None:
         """Make a token valid."""
-        self._operations.append(ops.CreateToken(token=row))
+        self._tokens.append(row)
 
     def put_queueing(self, queueing: Queueing) -> None:
         """Keep what was asked for over REST."""
@@ -88,6 +89,8 @@ class Group:
     def take(self, now_s: float) -> Plan | None:
         """The plan, or None when there is nothing to do. Tokens are made before they are revoked."""
         operations = self._operations
+        if self._tokens:
+            operations.append(ops.CreateTokens(tokens=tuple(self._tokens)))
         if self._container_moves:
             operations.append(ops.MoveContainers(moves=tuple(self._container_moves.values()), now_s=now_s))
         if self._worker_moves:

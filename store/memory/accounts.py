@@ -7,6 +7,7 @@ from msgspec.structs import replace
 from ..operations import (
     Applied,
     CreateToken,
+    CreateTokens,
     CreateWorkspace,
     FindToken,
     Leadership,
@@ -23,7 +24,7 @@ from ..operations import (
     TokenRow,
     WorkspaceRow,
 )
-from .tables import Tables, carries_out, insert_new
+from .tables import Tables, carries_out, in_given_order, insert_new
 
 
 @carries_out(TakeLeadership)
@@ -76,10 +77,23 @@ def _list_workspaces(tables: Tables, _: ListWorkspaces) -> tuple[WorkspaceRow, .
 
 @carries_out(CreateToken)
 def _create_token(tables: Tables, operation: CreateToken) -> Applied:
-    token = operation.token
-    if any(row.hash == token.hash for row in tables.tokens.values()):
-        return Applied()
-    return Applied(ids=insert_new(tables.tokens, [(token.token_id, token)]))
+    return _insert_tokens(tables, (operation.token,))
+
+
+@carries_out(CreateTokens)
+def _create_tokens(tables: Tables, operation: CreateTokens) -> Applied:
+    return _insert_tokens(tables, operation.tokens)
+
+
+def _insert_tokens(tables: Tables, tokens: tuple[TokenRow, ...]) -> Applied:
+    """By id, as Postgres takes them: of two with one hash the first stays."""
+    hashes = {row.hash for row in tables.tokens.values()}
+    new: set[str] = set()
+    for token in sorted(tokens, key=lambda row: row.token_id):
+        if token.hash not in hashes and insert_new(tables.tokens, [(token.token_id, token)]):
+            hashes.add(token.hash)
+            new.add(token.token_id)
+    return Applied(ids=in_given_order((token.token_id for token in tokens), new))
 
 
 @carries_out(FindToken)

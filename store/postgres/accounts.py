@@ -11,6 +11,7 @@ from ...model.states import TokenKind
 from ...wire.client import StubSpec
 from ..operations import (
     CreateToken,
+    CreateTokens,
     CreateWorkspace,
     FindToken,
     Leadership,
@@ -28,7 +29,7 @@ from ..operations import (
     TokenRow,
     WorkspaceRow,
 )
-from .plans import Record, nothing, read, write
+from .plans import Arguments, Record, nothing, read, write
 
 _encode: Final = msgspec.json.Encoder().encode
 _decode_spec: Final = msgspec.json.Decoder(StubSpec).decode
@@ -126,6 +127,39 @@ write(
         o.token.subject,
     ),
     ids="token_id",
+)
+
+
+def _create_tokens_arguments(operation: CreateTokens) -> Arguments:
+    rows = sorted(operation.tokens, key=lambda row: row.token_id)
+    return (
+        [row.token_id for row in rows],
+        [row.workspace_id for row in rows],
+        [row.kind.value for row in rows],
+        [row.name for row in rows],
+        [row.hash for row in rows],
+        [row.hint for row in rows],
+        [row.active for row in rows],
+        [row.created_at_s for row in rows],
+        [row.subject for row in rows],
+    )
+
+
+write(
+    CreateTokens,
+    """
+    done AS (
+        INSERT INTO tokens (token_id, workspace_id, kind, name, hash, hint, active, created_at_s, subject)
+        SELECT token_id, workspace_id, kind, name, hash, hint, active, created_at_s, subject
+        FROM unnest($2::text[], $3::text[], $4::text[], $5::text[], $6::bytea[], $7::text[], $8::bool[], $9::float8[],
+            $10::text[]) AS g(token_id, workspace_id, kind, name, hash, hint, active, created_at_s, subject)
+        WHERE (SELECT yes FROM allowed)
+        ON CONFLICT DO NOTHING RETURNING token_id
+    )
+    """,
+    _create_tokens_arguments,
+    ids="token_id",
+    given=lambda o: [row.token_id for row in o.tokens],
 )
 
 _READ_TOKENS: Final = """

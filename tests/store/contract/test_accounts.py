@@ -8,6 +8,7 @@ from levers9.store.face import Store
 from levers9.store.operations import (
     Applied,
     CreateToken,
+    CreateTokens,
     CreateWorkspace,
     FindToken,
     ListTokens,
@@ -85,6 +86,14 @@ async def test_a_token_whose_id_or_hash_is_known_is_not_created(store: Store) ->
     await store.apply(CreateToken(token=token(1)))
     assert await store.apply(CreateToken(token=token(2, hash=b"\1" * 32))) == (Applied(),)
     assert await store.apply(CreateToken(token=token(3, token_id="token-1"))) == (Applied(),)
+
+
+async def test_many_tokens_are_created_at_once_but_for_known_ids_and_hashes(store: Store) -> None:
+    await store.apply(CreateToken(token=token(1)))
+    many = (token(4), token(2, hash=b"\1" * 32), token(3), token(5, hash=b"\3" * 32), token(1, hash=b"\6" * 32))
+    assert await store.apply(CreateTokens(tokens=many)) == (Applied(ids=("token-4", "token-3")),)
+    assert await store.apply(CreateTokens(tokens=())) == (Applied(),)
+    assert await store.apply(FindToken(hash=b"\3" * 32), FindToken(hash=b"\1" * 32)) == (token(3), token(1))
 
 
 async def test_tokens_are_listed_oldest_first_within_a_workspace_or_anywhere(store: Store) -> None:

@@ -117,6 +117,18 @@ tasks = st.one_of(
     builds(ops.ListAttempts, task_id=task_id),
 )
 
+token = builds(
+    ops.TokenRow,
+    token_id=names("token"),
+    workspace_id=just("") | workspace_id,
+    kind=sampled_from(TokenKind),
+    name=plain_words,
+    hash=sampled_from([b"\0", b"\1", b"\2"]),
+    hint=plain_words,
+    active=booleans(),
+    created_at_s=now_s,
+    subject=just("") | worker_id,
+)
 accounts = st.one_of(
     builds(ops.TakeLeadership, holder=sampled_from("ab"), url=plain_words, now_s=now_s, lease_s=just(1.0)),
     builds(ops.RenewLeadership, epoch=integers(1, 3), now_s=now_s),
@@ -124,21 +136,8 @@ accounts = st.one_of(
     just(ops.ReadLeadership()),
     builds(ops.CreateWorkspace, workspace_id=workspace_id, name=names("name"), now_s=now_s),
     just(ops.ListWorkspaces()),
-    builds(
-        ops.CreateToken,
-        token=builds(
-            ops.TokenRow,
-            token_id=names("token"),
-            workspace_id=just("") | workspace_id,
-            kind=sampled_from(TokenKind),
-            name=plain_words,
-            hash=sampled_from([b"\0", b"\1", b"\2"]),
-            hint=plain_words,
-            active=booleans(),
-            created_at_s=now_s,
-            subject=just("") | worker_id,
-        ),
-    ),
+    builds(ops.CreateToken, token=token),
+    builds(ops.CreateTokens, tokens=several(token)),
     builds(ops.FindToken, hash=sampled_from([b"\0", b"\1", b"\2"])),
     builds(ops.ListTokens, workspace_id=maybe_workspace),
     builds(
