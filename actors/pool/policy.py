@@ -196,7 +196,8 @@ class PoolPolicy:
 
     def _ask(self, needs: Needs, now_s: float) -> None:
         """One question for each gang, one for each worker beside; none for what is not wanted any more."""
-        self._questions.end_gangs(frozenset(need.gang_id for need in needs.gangs))
+        if not needs.stale:
+            self._questions.end_gangs(frozenset(need.gang_id for need in needs.gangs))
         for need in needs.gangs:
             if need.offers:
                 self._questions.ask_for_gang(need.gang_id, len(need.offers), now_s)

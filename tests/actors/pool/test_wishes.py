@@ -239,6 +239,24 @@ class TestGuarded:
         sent = stage.say(*stage.arrived(*stage.ordered()))
         assert len(sent.of(scheduling.WorkerOrdered)) == 5
 
+    def test_a_gang_larger_than_the_limit_goes_when_nothing_else_is_pending(self) -> None:
+        stage = Stage(max_workers=9, guard=GuardSettings(pending=2))
+        stage.say(stage.wanted(SHAPE))
+        stage.say(stage.wanted(gangs=(GangWanted("g", workers=4),)))
+        assert len(stage.ordered()) == 1
+        stage.gone(stage.ordered()[0])
+        assert len(stage.ordered()) == 5
+
+    def test_a_gang_keeps_its_place_at_the_guard_while_others_are_ordered(self) -> None:
+        gang = GangWanted("g", workers=4)
+        stage = Stage(max_workers=9, guard=GuardSettings(pending=2))
+        stage.say(stage.wanted(SHAPE))
+        asked = stage.decide_once([stage.wanted(SHAPE, gangs=(gang,), seen=1)])
+        answers = stage.guarded(asked)  # the gang is held, and the other after it
+        stage.decide_once(answers)
+        sent = stage.say(stage.wanted(SHAPE, SHAPE, gangs=(gang,), seen=0))  # a word that is older than the last order
+        assert sent.of(scheduling.GuardForgets) == []
+
     def test_a_lost_question_is_asked_again(self) -> None:
         stage = Stage()
         stage.decide_once([stage.wanted(SHAPE)])  # the guard never hears of it
