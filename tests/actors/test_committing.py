@@ -41,7 +41,7 @@ class House:
         self.mailboxes: dict[str, Mailbox] = {}
         self.around = Surroundings(post=self.post, store=self.store, epoch=1, clock=trio.current_time)
         self.new_id = numbered()
-        for address in ("tasks", "scheduler", "pool/p", "client/me", "worker/one"):
+        for address in ("tasks", "scheduler", "guard", "pool/p", "client/me", "worker/one"):
             self.mailboxes[address] = Mailbox(address)
             self.post.register(address, self.mailboxes[address])
 
