@@ -168,6 +168,7 @@ class Queues:
                 request, line = self._waiting(saver.request_id)
                 saver.ready = any(fits(option, line.lane.size) for option in line.lane.options)
                 if saver.ready:
+                    self._backlog.looked_at += 1
                     return request
         first = self._backlog.first()
         return self._first_of(first) if first is not None else None

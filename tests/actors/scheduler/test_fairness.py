@@ -162,6 +162,22 @@ class TestYielding:
         self.ask(queues, "poor", 20, 3.0)
         assert len(queues.yields(3.0)) == 2
 
+    def test_nobody_yields_who_would_have_less_than_the_other_then(self) -> None:
+        queues = self.small()
+        queues.add(request("rich", "rich", 8), 0.0)
+        place(queues)
+        queues.started("rich", 0.0)
+        self.ask(queues, "poor", 1, 3.0)
+        assert queues.yields(3.0) == ()
+
+    def test_a_slice_lasts_as_long_when_a_clock_goes_back(self) -> None:
+        queues = self.small()
+        assert queues.next(100.0) is None
+        running(queues, ("rich", 8), now_s=50.0)
+        self.ask(queues, "poor", 1, 51.0)
+        assert queues.yields(53.0) == ()
+        assert queues.yields(102.0) == ("rich0",)
+
     def test_no_more_yield_than_wait(self) -> None:
         queues = self.small()
         running(queues, ("rich", 8))

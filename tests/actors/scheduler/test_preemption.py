@@ -86,9 +86,10 @@ def test_what_others_have_of_their_own_is_never_taken() -> None:
 
 
 def test_nobody_borrows_by_stopping_others() -> None:
-    lender = quota("a", 2, cohort="c", reclaim=Reclaim.ANY)
-    queues = filled(lender, quota("b", 4, cohort="c"), b=(2, 2, 2))
-    assert victims(queues, request("x", "a", 4)) == ()
+    lender = quota("a", 1, cohort="c", reclaim=Reclaim.ANY)
+    queues = filled(lender, quota("b", 1, cohort="c"), quota("idle", 4, cohort="c"), b=(2, 2, 2))
+    assert victims(queues, request("x", "a", 2)) == ()
+    assert victims(queues, request("y", "a", 1)) == ("b2",)
 
 
 def test_of_the_same_priority_nothing_is_taken_back_where_it_has_to_be_lower() -> None:

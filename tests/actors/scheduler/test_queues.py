@@ -293,6 +293,14 @@ class TestReasons:
         assert why == Reason(kind=HoldKind.CONCURRENCY, lacks=(Lack("gpu", 2000),), wanted=2000)
         assert not isinstance(queues.check(request("c", cpu=1), 0.0), Reason)
 
+    def test_whoever_waits_at_its_workspaces_limit_goes_when_something_of_it_has_ended(self) -> None:
+        queues = new_queues(configuration(shares=(Share(workspace="w", max_containers=1),)))
+        for name in "ab":
+            queues.add(request(name), 0.0)
+        assert place(queues) == ["a"]
+        queues.end_member("a", 1.0)
+        assert place(queues, 1.0) == ["b"]
+
     def test_a_held_quota_admits_nothing_and_keeps_what_runs(self) -> None:
         queues = new_queues(configuration(quota("w", 4)))
         queues.add(request("a"), 0.0)
