@@ -97,10 +97,11 @@ class Core:
                 self.admitting.restore(request, spots, flavor, since_s)
             case events.Promised() as promised:
                 self.promises.restore(promised, self.now_s)
-            case events.Recalled(shares=shares, demand=demand, reserved=reserved):
+            case events.Recalled(shares=shares, demand=demand, reserved=reserved, retries=retries):
                 self.queues.recall(shares)
                 self.fleet.recall(demand)
                 self.reservations.recall(reserved)
+                self.promises.recall(retries)
             case events.PlacementsFrom(at_s=at_s):
                 self.places_from_s = at_s
 

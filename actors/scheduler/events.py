@@ -161,6 +161,7 @@ class Recalled(Event, frozen=True, kw_only=True):
     shares: bytes = b""
     demand: tuple[tuple[str, bytes], ...] = ()  # by pool
     reserved: bytes = b""  # room that is kept for those who wait long
+    retries: tuple[tuple[str, float], ...] = ()  # gangs that gave back, and from when they may be promised room again
 
 
 class PlacementsFrom(Event, frozen=True, kw_only=True):

@@ -35,6 +35,14 @@ class Promises:
         """The request is no more."""
         self._not_before_s.pop(request_id, None)
 
+    def remember(self) -> tuple[tuple[str, float], ...]:
+        """Who may not be promised anything yet, for `recall`."""
+        return tuple(self._not_before_s.items())
+
+    def recall(self, retries: tuple[tuple[str, float], ...]) -> None:
+        """Know what another one knew."""
+        self._not_before_s = dict(retries)
+
     def make(self, request: Request, found: Found, now_s: float) -> None:
         """Promise what was found; quota and share are charged from here on."""
         self._queues.admit(request, found.flavor, now_s)

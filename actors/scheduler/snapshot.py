@@ -31,7 +31,10 @@ def snapshot_of(core: Core) -> Iterator[Event]:
     for member, (request_id, rank) in core.admitting.lost.items():
         yield events.Replacement(request_id=request_id, rank=rank, member=member)
     yield events.Recalled(
-        shares=core.queues.remember(), demand=core.fleet.remember(), reserved=core.reservations.remember()
+        shares=core.queues.remember(),
+        demand=core.fleet.remember(),
+        reserved=core.reservations.remember(),
+        retries=core.promises.remember(),
     )
     yield events.PlacementsFrom(at_s=core.places_from_s)
 
