@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Final
 from ...model.reasons import Reason
 from ...model.resources import Shape
 from . import events
-from .backlog import Parked
 from .events import Decision, Request
 from .finding import Fits, Found
 from .fleet import in_pool
+from .lanes import Parked
 from .live import Live
 from .reservations import RESERVE_AFTER_S
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 
 from ...model.resources import amount_of
-from .backlog import Row
 from .events import Request
+from .lanes import Row
 from .quotas import Option, in_order
 
 

@@ -13,15 +13,17 @@ from typing import Final
 import msgspec
 
 from ...model.queues import Queueing
-from ...model.reasons import HoldKind, Lack, Reason
+from ...model.reasons import Reason
 from ...model.resources import Amount, Shape
-from .backlog import Backlog, Lane, Line, Parked, Row, Space, kind_of, order_of
+from .backlog import Backlog
 from .events import Request
 from .fairness import Fairness, FairnessPast
 from .grants import Grant, Grants
+from .lanes import Lane, Line, Parked, Row, Space, WaitingGroup, kind_of, order_of
 from .limits import over_limit
 from .preemption import Preemption, may_preempt
-from .quotas import Option, QuotaState, could_fit, fits, lacks, resource_of
+from .quotas import Option, could_fit, fits
+from .refusals import held, lacking, never_enough
 from .rows import Rows
 from .saving import SaverPast, Saving
 from .standings import Standings, standings
@@ -33,14 +35,6 @@ Ways = tuple[tuple[str, Shape], ...]  # flavors in order, each with the shape as
 NO_QUEUEING: Final = Queueing()
 SWEEP_MS: Final = 1000  # how often is looked for whom quota should be saved
 STOPPED_MAX: Final = 10_000  # requests of which is remembered how often they were stopped for others
-
-
-class WaitingGroup(msgspec.Struct, frozen=True, kw_only=True):
-    """Equal requests that wait, in place of all of them their first; `parked` says why none of them is looked at."""
-
-    first: Request
-    count: int
-    parked: Parked | None
 
 
 class _Memory(msgspec.Struct, frozen=True, array_like=True):
@@ -228,13 +222,13 @@ class Queues:
         self._move(now_s)
         row, options, size = self._asked_of(request)
         if row.quota is None or row.quota.config.held:
-            return _held(row)
+            return held(row)
         limit = self._over_limit(row.space, request.shape, size)
         if limit is not None:
             return limit
         with self._saving.counted(row.quota.tree, request.request_id) as saved:
             ways = tuple((option.flavor, option.shape) for option in options if fits(option, size))
-            return ways or _lacking(row.quota, options, size, saved)
+            return ways or lacking(row.quota, options, size, saved)
 
     def _asked_of(self, request: Request) -> tuple[Row, tuple[Option, ...], int]:
         found = self._backlog.find(request.request_id)
@@ -265,15 +259,10 @@ class Queues:
         share = self._rows.share(request.workspace)
         limit = over_limit(share, (0, 0, 0), request.shape, size) if share is not None else None
         if row.quota is None or limit is not None:
-            return limit or _held(row)
+            return limit or held(row)
         if any(could_fit(option, size) for option in options):
             return None
-        if not options:
-            return _lacking(row.quota, options, size, False)
-        option = options[0]
-        short = [(purse, amount * size - purse.most()) for purse, amount in option.demand]
-        lacking = tuple(Lack(resource_of(option, purse), more) for purse, more in short if more > 0)
-        return Reason(kind=HoldKind.QUOTA, quota=row.quota.name, flavor=option.flavor, lacks=lacking)
+        return never_enough(row.quota, options, size)
 
     # What is had
 
@@ -394,15 +383,8 @@ class Queues:
     def _sweep(self) -> None:
         """For the first of each tree that lacks quota and has waited long enough, what is freed is saved."""
         self._sweep_at_ms = self._now_ms + SWEEP_MS
-        firsts: dict[str, Line] = {}
-        for lane in (*self._backlog.short_of_quota(), *self._waits.blocked()):
-            line = lane.lines.first()
-            if line is not None:
-                best = firsts.get(lane.gate.tree)
-                if best is None or order_of(line) < order_of(best):
-                    firsts[lane.gate.tree] = line
         patience_ms = int(self._queueing.fair_share.patience_s * 1000)
-        for line in firsts.values():
+        for line in self._waits.firsts():
             if self._now_ms - int(line.waiting[0][0] * 1000) >= patience_ms:
                 self._saving.save(line.lane, line.head, ())
 
@@ -512,19 +494,3 @@ def _option(row: Row, shape: Shape, flavor: str) -> Option:
     """The flavor that was admitted; of one that is not there any more nothing is counted."""
     options = row.quota.options(shape) if row.quota is not None else ()
     return next((option for option in options if option.flavor == flavor), Option(flavor, shape, (), ""))
-
-
-def _held(row: Row) -> Reason:
-    if row.quota is None:
-        return Reason(kind=HoldKind.QUEUE_HELD, detail=f"The workspace has no queue {row.name}.")
-    return Reason(kind=HoldKind.QUEUE_HELD, quota=row.quota.name)
-
-
-def _lacking(quota: QuotaState, options: tuple[Option, ...], size: int, saved: bool) -> Reason:
-    """What the first flavor lacks."""
-    if not options:
-        detail = f"No flavor of quota {quota.name} has what it asks for."
-        return Reason(kind=HoldKind.QUOTA, quota=quota.name, detail=detail)
-    detail = "Freed quota is saved for a request that goes before it." if saved else ""
-    short = lacks(options[0], size)
-    return Reason(kind=HoldKind.QUOTA, quota=quota.name, flavor=options[0].flavor, lacks=short, detail=detail)

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from ...model.queues import DEFAULT, Queueing, Quota, Share
-from .backlog import Backlog, Bounds, GateKey, Kind, Lane, Row, Space
+from .backlog import Backlog
 from .fairness import Fairness
+from .lanes import Bounds, GateKey, Kind, Lane, Row, Space
 from .ordered import Turns
 from .quotas import Option, Quotas, QuotaState
 

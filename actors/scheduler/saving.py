@@ -11,7 +11,7 @@ from contextlib import contextmanager
 
 import msgspec
 
-from .backlog import Lane
+from .lanes import Lane
 from .quotas import Demand, could_fit
 
 

@@ -7,9 +7,9 @@ from collections.abc import Iterator
 
 from ...model.resources import Amount, amount_of
 from ...wire.operating import QueueStanding, QuotaStanding
-from .backlog import Row
 from .fairness import SHARE_ONE, share_of
 from .grants import Grants
+from .lanes import Row
 from .quotas import QuotaState
 from .rows import Rows
 

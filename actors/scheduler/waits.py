@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TypeVar
 
-from .backlog import Backlog, Lane, Parked, Space, Where
+from .backlog import Backlog
+from .lanes import Lane, Line, Parked, Space, Where, order_of
 from .quotas import Demand, Purse, fits, short_at, walk
 from .saving import Saving
 
@@ -44,9 +45,16 @@ class QuotaWaits:
             return bool(short)
         return True
 
-    def blocked(self) -> list[Lane]:
-        """Those that wait at purses."""
-        return [lane for lanes in self._short.values() for lane in lanes if lane.where is Where.BLOCKED]
+    def firsts(self) -> list[Line]:
+        """Of each tree, the first line that lacks quota of it."""
+        found: dict[str, Line] = {}
+        blocked = (lane for lanes in self._short.values() for lane in lanes if lane.where is Where.BLOCKED)
+        for lane in (*self._backlog.short_of_quota(), *blocked):
+            line = lane.lines.first()
+            best = found.get(lane.gate.tree)
+            if line is not None and (best is None or order_of(line) < order_of(best)):
+                found[lane.gate.tree] = line
+        return list(found.values())
 
     def free(self, demand: Demand, tree: str) -> None:
         """Something of these purses was given back."""

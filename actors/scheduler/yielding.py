@@ -12,9 +12,9 @@ from types import MappingProxyType
 from typing import Final
 
 from ...model.figures import FAIR_SLICE_S
-from .backlog import Line, Parked
 from .fairness import Account, share_of
 from .grants import Grant, Grants
+from .lanes import Line, Parked
 
 SLICE_MS: Final = int(FAIR_SLICE_S * 1000)
 YIELDS_MAX: Final = 64  # that are asked at a time

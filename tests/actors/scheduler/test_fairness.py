@@ -84,7 +84,7 @@ def test_who_takes_over_comes_to_the_same_shares(steps: list[tuple[int, int, int
             other.set_total(TOTAL)
             past = one.remember(now_ms)
             for name, account in one.spaces.items():
-                other.of_space(name, 1, now_ms).charge((account.used[0], account.used[1], account.used[2]), 1, now_ms)
+                other.of_space(name, 1, now_ms).charge((1000, 10, 0), account.members, now_ms)
             assert isinstance(past, FairnessPast)
             other.recall(past)
             one = _same(one, other, now_ms)
