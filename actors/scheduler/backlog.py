@@ -94,7 +94,9 @@ class Backlog:
         waiting = line.waiting
         while waiting[0][1] not in self._found:
             heappop(waiting)
-        requested_at_s, line.head = waiting[0]
+        before, (requested_at_s, line.head) = line.head, waiting[0]
+        if before != line.head and line.lane.row.quota is not None and line.lane.row.quota.preempts:
+            self._unseen[line] = None  # each may stop others, even where none is looked at for want of quota
         line.level, rises_at_ms = self._level(line.value, requested_at_s, now_ms)
         if rises_at_ms and (not line.ageing_at_ms or rises_at_ms < line.ageing_at_ms):
             line.ageing_at_ms = rises_at_ms

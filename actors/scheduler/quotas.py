@@ -13,7 +13,7 @@ from typing import Final
 
 import msgspec
 
-from ...model.queues import Cohort, Flavor, FlavorLimits, Limits, Queueing, Quota
+from ...model.queues import Cohort, Flavor, FlavorLimits, Limits, Queueing, Quota, Reclaim, Within
 from ...model.reasons import Lack
 from ...model.resources import Amount, Shape, amount_of
 
@@ -136,12 +136,13 @@ class Option(msgspec.Struct, frozen=True):
 class QuotaState:
     """A quota with its purses, flavor by flavor in the order in which they are tried."""
 
-    __slots__ = ("config", "flavors", "lends", "name", "tree")
+    __slots__ = ("config", "flavors", "lends", "name", "preempts", "tree")
 
     def __init__(self, config: Quota, tree: str) -> None:
         self.config = config
         self.name = config.name
         self.tree = tree  # the name of its outermost cohort, or "quota NAME" without one
+        self.preempts = config.preempt is not Within.NEVER or config.reclaim is not Reclaim.NEVER
         self.lends = False  # some purse of the tree keeps what it does not lend
         self.flavors: list[tuple[Flavor, tuple[Purse | None, ...]]] = []
 

@@ -110,6 +110,19 @@ def test_what_a_victim_gives_back_is_saved_for_whom_it_stopped() -> None:
     assert place(queues, 23.0)[0] == "x"
 
 
+def test_each_first_of_a_group_is_seen_once_to_find_out_whom_it_may_stop() -> None:
+    queues = filled(quota("a", 2, preempt=Within.LOWER_PRIORITY), a=(1, 1))
+    for number in range(2):
+        queues.add(request(f"x{number}", "a", priority="high", at_s=20.0 + number), 21.0)
+    assert place(queues, 21.0) == []
+    queues.withdraw("x0")
+    assert queues.next(22.0) is None
+    seen = queues.unseen()
+    assert seen is not None
+    assert seen.request_id == "x1"
+    assert queues.unseen() is None
+
+
 def test_one_request_is_stopped_a_few_times_only() -> None:
     queues = filled(quota("a", 1, preempt=Within.LOWER_PRIORITY), a=(1,))
     for number in range(PREEMPTED_MAX):
