@@ -189,12 +189,9 @@ own = st.lists(limits, max_size=2, unique_by=lambda each: each.flavor).map(tuple
 @st.composite
 def nested(draw: st.DrawFn) -> Queueing:
     """Quotas in cohorts of cohorts, with any limits."""
-    parents = draw(
-        st.tuples(*(st.sampled_from(["", *(f"c{other}" for other in range(number))]) for number in range(4)))
-    )
-    cohorts = tuple(
-        Cohort(name=f"c{number}", parent=parent, flavors=draw(own)) for number, parent in enumerate(parents)
-    )
+    names = [f"c{number}" for number in range(4)]
+    parents = draw(st.tuples(*(st.sampled_from(["", *names[:number]]) for number in range(4))))
+    cohorts = tuple(Cohort(name=name, parent=parent, flavors=draw(own)) for name, parent in zip(names, parents))
     some = st.sampled_from(["", *names])
     quotas = tuple(Quota(name=f"q{number}", cohort=draw(some), flavors=draw(own)) for number in range(3))
     return replace(LAB, cohorts=cohorts, quotas=quotas, queues=(Queue(name="q", workspace="joe", quota="q0"),))
