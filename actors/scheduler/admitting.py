@@ -121,6 +121,14 @@ class Admitting:
         for _ in range(live.members.count("")):
             core.queues.end_member(request.request_id, core.now_s)
 
+    def remember(self) -> tuple[tuple[str, tuple[str, ...]], ...]:
+        """Who stops for whom, for `recall`."""
+        return tuple((request_id, tuple(victims)) for request_id, victims in self._victims.items())
+
+    def recall(self, stopping: tuple[tuple[str, tuple[str, ...]], ...]) -> None:
+        """Know what another one knew."""
+        self._victims = {request_id: dict.fromkeys(victims) for request_id, victims in stopping}
+
     # Deciding
 
     def settle(self, nodes_changed: bool) -> list[Decision]:

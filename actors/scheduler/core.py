@@ -97,11 +97,12 @@ class Core:
                 self.admitting.restore(request, spots, flavor, since_s)
             case events.Promised() as promised:
                 self.promises.restore(promised, self.now_s)
-            case events.Recalled(shares=shares, demand=demand, reserved=reserved, retries=retries):
-                self.queues.recall(shares)
-                self.fleet.recall(demand)
-                self.reservations.recall(reserved)
-                self.promises.recall(retries)
+            case events.Recalled() as past:
+                self.queues.recall(past.shares)
+                self.fleet.recall(past.demand)
+                self.reservations.recall(past.reserved)
+                self.promises.recall(past.retries)
+                self.admitting.recall(past.stopping)
             case events.PlacementsFrom(at_s=at_s):
                 self.places_from_s = at_s
 

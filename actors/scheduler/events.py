@@ -162,6 +162,7 @@ class Recalled(Event, frozen=True, kw_only=True):
     demand: tuple[tuple[str, bytes], ...] = ()  # by pool
     reserved: bytes = b""  # room that is kept for those who wait long
     retries: tuple[tuple[str, float], ...] = ()  # gangs that gave back, and from when they may be promised room again
+    stopping: tuple[tuple[str, tuple[str, ...]], ...] = ()  # by request that waits: those that make room for it
 
 
 class PlacementsFrom(Event, frozen=True, kw_only=True):

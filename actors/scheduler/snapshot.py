@@ -35,6 +35,7 @@ def snapshot_of(core: Core) -> Iterator[Event]:
         demand=core.fleet.remember(),
         reserved=core.reservations.remember(),
         retries=core.promises.remember(),
+        stopping=core.admitting.remember(),
     )
     yield events.PlacementsFrom(at_s=core.places_from_s)
 
