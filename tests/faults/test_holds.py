@@ -137,6 +137,7 @@ max_workers = 2
 CARD = {"gpu": "GB200", "gpu_count": 1, "cpu": 0.25, "memory": 128}
 KEPT = {"pool": "kept", "gpu": "A100", "cpu": 0.125, "memory": 128, "timeout": 600}
 Options = dict[str, object]
+PATIENCE_S = 60.0  # longer than the grace of a container that is told to stop
 
 
 class Bench:
@@ -190,7 +191,7 @@ class Bench:
             return said[-1].state == "RUNNING"
 
         try:
-            wait_until(so, "it runs")
+            wait_until(so, "it runs", PATIENCE_S)
         except AssertionError:
             raise AssertionError(f"it does not run: {said[-1]}") from None
 
@@ -204,7 +205,7 @@ class Bench:
             return kind in [hold.kind for hold in found.holds] and bool(re.search(words, "\n".join(found.reasons)))
 
         try:
-            wait_until(so, "it is held so", 30.0)
+            wait_until(so, "it is held so", PATIENCE_S)
         except AssertionError:
             raise AssertionError(f"{kind}: {words!r} was not said, but {said[-1]}") from None
         found = re.search(words, "\n".join(said[-1].reasons))
