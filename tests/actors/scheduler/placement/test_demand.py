@@ -18,6 +18,7 @@ def seen(*counts: int) -> Demand:
 def test_typical_are_the_commonest_that_together_make_up_95_percent() -> None:
     assert [typical.count for typical in seen(5, 90, 5).typical()] == [90, 5]
     assert [typical.count for typical in seen(4, 95, 1).typical()] == [95]
+    assert [typical.count for typical in seen(948, 49, 3).typical()] == [948, 49]
     assert seen().typical() == ()
 
 
