@@ -191,11 +191,13 @@ def waste(asked: Sequence[Asked]) -> Ints:
     A card gets containers of the sizes that are asked for, each as often as it is asked for, or is given up. What few
     can use gets less than its share: many cards wait for those few.
     """
-    counts = {COLUMNS - 1: 1}  # whole cards are always wanted
+    counts = {COLUMNS - 1: 0}
     for one in asked:
         if one.shape.gpu_count == 1:
             size = -(-one.shape.gpu_milli // GRAIN)
             counts[size] = counts.get(size, 0) + one.count
+    # Whole cards are always wanted: as often as the rest at least, else shares would go on untouched cards first.
+    counts[COLUMNS - 1] = max(1, counts[COLUMNS - 1], sum(counts.values()) - counts[COLUMNS - 1])
     sizes = sorted(counts.items())
     everything = sum(counts.values())
     expected = [0]

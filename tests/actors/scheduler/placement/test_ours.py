@@ -56,6 +56,10 @@ class TestCards:
         policy = ours(node("a", [1000, 600]), node("b", [1000]))
         assert policy.choose(shape(cards=1, milli=300)) == Spot("a", (1,))
 
+    def test_shares_go_on_cards_in_use_even_where_nothing_else_was_ever_asked_for(self) -> None:
+        policy = ours(node("a", 4), node("b", [500, 0]), seen=((HALF, 500),))
+        assert policy.choose(HALF) == Spot("b", (0,))
+
     def test_several_cards_are_whole_ones(self) -> None:
         policy = ours(node("a", [1000, 300, 1000, 1000]), seen=((WHOLE, 5),))
         assert policy.choose(shape(cards=2)) == Spot("a", (0, 2))
@@ -145,7 +149,7 @@ class TestPreferences:
         assert policy.choose(shape(cards=1, milli=500, types="A10 T4")) == Spot("b", (0,))
 
     def test_where_all_types_are_as_good_the_waste_decides(self) -> None:
-        policy = ours(node("a", [500], gpu_type="T4"), node("b", 8, gpu_type="A10"), seen=((HALF, 9),))
+        policy = ours(node("a", [500], gpu_type="T4"), node("b", 1, gpu_type="A10"), seen=((HALF, 9),))
         assert policy.choose(shape(cards=1, milli=500, types="A10 T4", any_order=True)) == Spot("a", (0,))
 
     def test_the_next_type_is_taken_when_there_is_no_room_on_the_first(self) -> None:
