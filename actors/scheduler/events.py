@@ -133,6 +133,7 @@ class Promised(Event, frozen=True, kw_only=True):
     pool: str
     workers: int
     deadline_s: float
+    cards: tuple[tuple[int, ...], ...] = ()  # on each of those nodes; where left out they are picked
 
 
 class Ended(Event, frozen=True, kw_only=True):

@@ -56,6 +56,7 @@ class Promises:
             nodes=promised.nodes,
             pool=promised.pool,
             workers=promised.workers,
+            cards=promised.cards,
         )
         self._queues.restore(promised.request, found.flavor, now_s)
         self._seat(promised.request, found, now_s, promised.deadline_s)
@@ -77,7 +78,7 @@ class Promises:
             workers=found.workers,
             since_s=now_s,
         )
-        self._tenants.seat(live)
+        self._tenants.seat(live, found.cards)
         if promised:
             self.live[request.request_id] = live
         return live

@@ -80,6 +80,7 @@ def _live(live: Live) -> Iterator[Event]:
             pool=live.pool,
             workers=live.workers,
             deadline_s=live.deadline_s,
+            cards=tuple(live.cards),
         )
         return
     yield events.Restored(request=request, spots=live.spots(), flavor=live.flavor, since_s=live.since_s)
