@@ -2,6 +2,7 @@
 
 In virtual time by default, which leaves out what deciding costs; with --real from submit to finish in real time, with
 the scheduler's actor on a Postgres that commits with fsync, and workers that only wait. --only NAME takes one.
+With --json FILE, the chart goes to FILE.svg.
 """
 
 import argparse
@@ -16,9 +17,10 @@ import msgspec
 import trio
 from harness import Figure, Options, run_bench
 
-sys.path += [str(Path(__file__).parent / folder) for folder in ("traces", "real")]
+sys.path += [str(Path(__file__).parent / folder) for folder in ("traces", "real", "charts")]
 
 import kueue_load
+from bars import Chart, Row, draw
 
 from levers9.actors.scheduler.core import Core
 from levers9.actors.scheduler.placement import new_placement
@@ -144,10 +146,24 @@ def measure(options: Options) -> list[Figure]:
     """Run what is wanted."""
     part = PART_IF_SHORT if options.short else 1
     way = run_really if options.said("real") else simulate
-    figures: list[Figure] = []
+    runs: dict[str, Run] = {}
     for name in [options.said("only")] if options.said("only") else list(PEERS):
-        figures += figures_of(name, way(kueue_load.load(name, part=part)), PEERS[name])
-    return figures
+        runs[name] = way(kueue_load.load(name, part=part))
+    if options.json_path is not None:
+        options.json_path.parent.mkdir(parents=True, exist_ok=True)
+        options.json_path.with_suffix(".svg").write_text(chart_of(runs), encoding="utf-8")
+    return [figure for name, run in runs.items() for figure in figures_of(name, run, PEERS[name])]
+
+
+def chart_of(runs: dict[str, Run]) -> str:
+    """Ours beside Kueue's, a panel for each workload."""
+    return draw(tuple(_panel(name, run, PEERS[name]) for name, run in runs.items()))
+
+
+def _panel(name: str, run: Run, peer: Peer) -> Chart:
+    rows = [Row(name="submit to finish", values=(run.wall_s, peer.wall_s))]
+    rows += [Row(name=f"admission, {size}", values=(run.admission_s[size], peer.admission_s[size])) for size in CLASSES]
+    return Chart(title=name, lead="Seconds; admission is the mean", names=("levers9", peer.who), rows=tuple(rows))
 
 
 def more(parser: argparse.ArgumentParser) -> None:
