@@ -20,6 +20,7 @@ from levers9.actors.scheduler import events
 from levers9.actors.scheduler.capacity import Standing
 from levers9.actors.scheduler.core import Core
 from levers9.actors.scheduler.placement import DEFAULT, PLACEMENTS
+from levers9.daemons.collector import settle
 from levers9.model.nodes import Traits
 from levers9.model.resources import Capacity, Shape
 
@@ -160,10 +161,9 @@ class Drive:
 
 
 def drive(amount: Amount, policy: str) -> Speed:
-    """Run once, without the collector's pauses of what the bench itself holds."""
+    """Run once, with the collector as it is in the process that decides."""
     driven = Drive(amount, policy)
-    gc.collect()
-    gc.freeze()
+    settle()
     try:
         return driven.run()
     finally:

@@ -42,6 +42,7 @@ from ..wire.mailbox import Mailbox
 from ..wire.post import Post
 from ..wire.quarantine import Quarantine
 from .accounts import ensure_accounts, ensure_replica_token
+from .collector import settle
 from .logs import set_up_logs
 from .orders import BrainOrders, gateway_ipc, journal_dir
 from .pools import Machines, guard_settings, machines_of, pool_settings, read_table
@@ -280,6 +281,7 @@ async def run_brain(orders: BrainOrders) -> None:
     """A brain on a real store, until SIGTERM; its workers are stopped with it where it owns them."""
     from ..store.postgres import open_postgres
 
+    settle()
     chance = Chance()
     async with (
         open_postgres(orders.settings.database_url, patience_s=START_PATIENCE_S) as store,
@@ -306,6 +308,7 @@ async def run_brain(orders: BrainOrders) -> None:
 
 def main() -> int:
     """The entry of the brain's process."""
+    os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # numpy would start a thread for each core, for nothing here
     set_up_logs()
     orders = msgspec.json.decode(os.environ.pop("LEVERS9_BRAIN"), type=BrainOrders)
     structlog.contextvars.bind_contextvars(replica=orders.replica_id, host=socket.gethostname())

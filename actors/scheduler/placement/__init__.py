@@ -24,7 +24,7 @@ PLACEMENTS: Final[dict[str, Callable[[], Placement]]] = {
     "ours": _ours,
 }
 
-DEFAULT: Final = "best_fit"
+DEFAULT: Final = "ours"
 
 
 def new_placement(name: str) -> Placement:
