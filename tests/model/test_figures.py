@@ -73,6 +73,9 @@ FIGURES: Final[dict[str, float]] = {
     "FAILURES_ALLOWED": 10,
     "FAILURES_WITHIN_S": 60.0,
     "CRASHES_TO_QUARANTINE": 3,
+    "GANG_READY_S": 300.0,
+    "GANG_RETRY_S": 60.0,
+    "FAIR_SLICE_S": 2.0,
 }
 
 # `@job` says these as numbers, for people who read its signature and to be imported quickly
