@@ -11,7 +11,7 @@ from typing import Final
 
 import msgspec
 
-from ...model.figures import CONTAINER_START_LIMIT_S, INLINE_MAX_BYTES, STOP_GRACE_S
+from ...model.figures import CONTAINER_START_LIMIT_S, INLINE_MAX_BYTES, STARTING_STOP_GRACE_S, STOP_GRACE_S
 from ...model.states import ContainerEvent, ContainerState, End
 from ...wire import control, scheduling, work
 from ...wire.message import Message, Payload
@@ -378,7 +378,8 @@ class WorkerPolicy:
         had_loaded = held.state is ContainerState.READY
         held.move(ContainerEvent.STOP_ASKED)
         held.stop_end, held.stop_why = end, why
-        held.kill_at_s = self._now_s + self._stop_grace_s
+        grace_s = self._stop_grace_s if had_loaded else min(self._stop_grace_s, STARTING_STOP_GRACE_S)
+        held.kill_at_s = self._now_s + grace_s
         for attempt in tuple(held.attempts.values()):
             if attempt.stage in (Stage.FETCHING, Stage.WAITING):
                 self._finish_attempt(held, attempt, not_started(attempt.order, End.DISCONNECTED, why))

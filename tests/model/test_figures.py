@@ -38,6 +38,7 @@ FIGURES: Final[dict[str, float]] = {
     "REDIAL_RESET_AFTER_S": 60.0,
     "CONTAINER_START_LIMIT_S": 900.0,
     "STOP_GRACE_S": 30.0,
+    "STARTING_STOP_GRACE_S": 1.0,
     "IDLE_WORKER_S": 300.0,
     "GUARD_PENDING": 20,
     "GUARD_PER_MINUTE": 30,

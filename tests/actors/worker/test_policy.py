@@ -7,7 +7,13 @@ from levers9.actors.worker import events
 from levers9.actors.worker.events import Send
 from levers9.actors.worker.policy import GOODBYE_S, WorkerPolicy
 from levers9.actors.worker.reports import Identity
-from levers9.model.figures import CONTAINER_START_LIMIT_S, FRAME_MAX_BYTES, INLINE_MAX_BYTES
+from levers9.model.figures import (
+    CONTAINER_START_LIMIT_S,
+    FRAME_MAX_BYTES,
+    INLINE_MAX_BYTES,
+    STARTING_STOP_GRACE_S,
+    STOP_GRACE_S,
+)
 from levers9.model.resources import Capacity
 from levers9.model.states import ContainerState, End
 from levers9.wire.control import ReportAgain
@@ -206,6 +212,17 @@ def test_a_container_that_does_not_get_ready_is_stopped() -> None:
     policy.handle(events.ContainerExited("c1", End.OK), 901.0)
     assert policy.containers["c1"].ended is not None
     assert policy.containers["c1"].ended.end is End.APP_FAILED_TO_LOAD
+
+
+def test_a_container_that_is_stopped_while_it_starts_has_a_second_and_one_that_has_loaded_its_grace() -> None:
+    policy = a_policy()
+    said(policy, StartContainer(container_id="c2", stub_id="s", workspace_id="ws", spec=a_spec()))
+    said(policy, StopContainer(container_id="c2", why="enough"))
+    assert policy.next_deadline_s() == STARTING_STOP_GRACE_S
+    assert policy.handle(events.TimePassed(), STARTING_STOP_GRACE_S) == [events.Kill("c2")]
+    ready(policy)
+    said(policy, StopContainer(container_id="c1", why="enough"), 10.0)
+    assert policy.next_deadline_s() == 10.0 + STOP_GRACE_S
 
 
 def test_only_the_call_that_ran_is_blamed_for_the_memory() -> None:

@@ -12,7 +12,7 @@ from levers9.actors.worker import events
 from levers9.actors.worker.fence import FENCE_AFTER_S
 from levers9.actors.worker.policy import WorkerPolicy
 from levers9.actors.worker.reports import Identity
-from levers9.model.figures import INLINE_MAX_BYTES
+from levers9.model.figures import INLINE_MAX_BYTES, STARTING_STOP_GRACE_S
 from levers9.model.resources import Capacity
 from levers9.model.states import End
 from levers9.wire.message import Payload
@@ -50,6 +50,7 @@ class Tree:
     queue: list[AttemptKey] = field(default_factory=list)
     running: AttemptKey | None = None
     terminated_at_s: float | None = None
+    grace_s: float = 0.0
     killed: bool = False
 
 
@@ -103,10 +104,11 @@ class WorkerMachine(RuleBasedStateMachine):
                 tree = self.trees[container_id]
                 assert tree.terminated_at_s is None
                 tree.terminated_at_s = self.now_s
+                tree.grace_s = GRACE_S if tree.loaded else STARTING_STOP_GRACE_S
             case events.Kill(container_id):
                 tree = self.trees[container_id]
                 assert tree.terminated_at_s is not None
-                assert self.now_s >= tree.terminated_at_s + GRACE_S
+                assert self.now_s >= tree.terminated_at_s + tree.grace_s
                 tree.killed = True
             case events.Fetch():
                 self.fetching.append(decision)

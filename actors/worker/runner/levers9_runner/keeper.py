@@ -57,7 +57,9 @@ class Keeper:
             signal.signal(number, signal.SIG_IGN)
         signal.signal(signal.SIGCHLD, lambda *_: None)
         signal.set_wakeup_fd(wake_end, warn_on_full_buffer=False)
+        signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM})  # what comes before the runner can hear it waits
         self._runner = self._fork(descriptors)
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGTERM})
         for descriptor in descriptors[:4]:
             os.close(descriptor)
         self._poll = select.poll()

@@ -34,6 +34,7 @@ def run(request: Request, descriptors: Descriptors) -> int:
     connection = _take_over(request, descriptors)
     runner = Runner(request, connection, descriptors.claims)
     signal.signal(signal.SIGTERM, runner.on_terminate)
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGTERM})  # the keeper blocked it until here
     code = 0
     try:
         runner.run()
@@ -127,6 +128,8 @@ class Runner:
     def _load(self) -> loading.Function | None:
         try:
             self._interruptible = True
+            if self._ending:
+                raise Ending(128 + signal.SIGTERM)
             function = loading.load(self._request.handler, self._request.function)
             self._interruptible = False
         except Ending:

@@ -21,6 +21,8 @@ from levers9.wire.work import AttemptKey, CancelAttempts
 
 pytestmark = pytest.mark.slow
 
+GONE_WITHIN_S = 3.0  # about a second, on a machine that is busy
+
 STUBBORN = """
 import os, pathlib, signal, subprocess, sys, time
 def note(folder):
@@ -368,3 +370,23 @@ async def test_a_fork_server_that_was_killed_is_started_anew(
         await plane.start("c2")
         await plane.run(an_order(1), container_id="c1")
         assert (await plane.result("task-1")).end is End.OK
+
+
+SLOW_TO_LOAD = "import time\ntime.sleep(60)\n"
+RESISTS_WHILE_LOADING = "import signal, time\nsignal.signal(signal.SIGTERM, signal.SIG_IGN)\ntime.sleep(60)\n"
+
+
+@pytest.mark.parametrize("before", [SLOW_TO_LOAD, RESISTS_WHILE_LOADING, ""])
+@pytest.mark.parametrize("after_s", [0.0, 0.3])
+async def test_a_container_that_is_told_to_stop_while_it_starts_is_gone_at_once(
+    processes: ProcessRuntime, code: Path, objects: MemoryObjects, before: str, after_s: float
+) -> None:
+    (code / "mod.py").write_text(before + "def function():\n    return 1\n")
+    async with worked(processes, objects) as (plane, actor):
+        await plane.say(StartContainer(container_id="c1", stub_id="s1", workspace_id="ws", spec=a_spec()))
+        await until(lambda: "c1" in actor._hosted and actor._hosted["c1"].container is not None)
+        await trio.sleep(after_s)
+        with trio.fail_after(GONE_WITHIN_S):
+            await plane.say(StopContainer(container_id="c1", why="enough"))
+            await plane.until(lambda: bool(plane.of(ContainerEnded)))
+    assert plane.of(ContainerEnded)[0].end is End.OK
