@@ -21,7 +21,7 @@ from .ours_columns import NEVER, Columns, Row
 from .ours_outlook import GRAIN, UNIT, WINDOWS, Ints, Outlook, Population
 from .rooms import Room, Rooms
 
-AHEAD: Final = 5  # the weight of what the look ahead finds unused, beside what is expected to be wasted
+AHEAD: Final = 8  # the weight of what the look ahead finds unused, beside what is expected to be wasted
 CANDIDATES: Final = 12  # rooms that are looked at more closely
 MARGIN: Final = 600 * UNIT  # by which they may be worse than the best
 SHAPES_MAX: Final = 4096  # counted; beyond it, those asked for once are forgotten

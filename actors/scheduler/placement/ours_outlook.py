@@ -28,8 +28,8 @@ FRAGMENT: Final = 15
 WASTE: Final = 90
 STRANDED: Final = 55
 WANTED: Final = 15
-CHIPPED: Final = 8
-SPARE: Final = 70  # of the CPU that demand has beside each card, what is kept beside free cards
+CHIPPED: Final = 15
+SPARE: Final = 90  # of the CPU that goes with each card in demand, what is kept beside free cards
 GIVEN_UP: Final = 15  # thousandths: how likely a card gets nothing more, beside the chance of its next container
 RARE: Final = 30  # thousandths of demand: what is less common than that is hardly counted on
 WINDOWS: Final = 2  # samples for the look ahead
@@ -216,7 +216,7 @@ def waste(asked: Sequence[Asked]) -> Ints:
 
 def _per_cpu(asked: Sequence[Asked], population: Sequence[Population]) -> int:
     """How many units of free card a thousandth of a CPU goes with."""
-    cpu = sum(one.count * one.shape.cpu_milli for one in asked) * SPARE
+    cpu = sum(one.count * one.shape.cpu_milli for one in asked if one.shape.gpu_count) * SPARE
     gpu = sum(one.count * one.shape.gpu_total_milli for one in asked) * 100
     if sum(one.count for one in asked) < FEW or not gpu or not cpu:
         with_cards = [one for one in population if one.kind.capacity.gpu_count]
