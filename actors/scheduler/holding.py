@@ -218,8 +218,9 @@ class Holding:
             self._holders = self._count_holders()
         own: dict[str, Holder] = {}
         others: Holder | None = None
+        lenders = frozenset((reason.quota, *self._lenders(reason.quota)))  # once: there may be a thousand quotas
         for has, holder in self._holders.items():
-            if not self._lacks_what(has, request, reason):
+            if not self._lacks_what(has, request, reason, lenders):
                 continue
             if has.workspace == request.workspace:
                 own[has.group] = _together(own.get(has.group), holder, holder.who)
@@ -228,12 +229,13 @@ class Holding:
         named = sorted(own.values(), key=lambda holder: (-holder.gpu_milli, -holder.containers, holder.who))
         return (*named[:HOLDERS_TOLD], *([] if others is None else [others]))
 
-    def _lacks_what(self, has: _Has, request: Request, reason: Reason) -> bool:
+    @staticmethod
+    def _lacks_what(has: _Has, request: Request, reason: Reason, lenders: frozenset[str]) -> bool:
         """Whether what somebody has is of the kind that is lacking: of the same quota, or where it could run."""
         if reason.kind is HoldKind.CONCURRENCY:
             return has.workspace == request.workspace
         if reason.kind is HoldKind.QUOTA:
-            return has.flavor == reason.flavor and has.quota in (reason.quota, *self._lenders(reason.quota))
+            return has.flavor == reason.flavor and has.quota in lenders
         shape = request.shape
         cards = has.cards and shape.takes_type(has.gpu_type) if shape.gpu_count else True
         return cards and shape.pool in ("", has.pool)
