@@ -16,7 +16,7 @@ from ...model.reasons import HoldKind, Reason
 from . import events
 from .admitting import Admitting
 from .capacity import Node, Standing
-from .events import Decision, Event, Request
+from .events import Decision, Event
 from .finding import Finder
 from .fleet import Fleet
 from .holding import Holding
@@ -192,6 +192,11 @@ class Core:
         return tuple(snapshot_of(self))
 
     @property
-    def requests(self) -> dict[str, Request]:
-        """Those that wait."""
-        return self.admitting.waiting
+    def changed(self) -> bool:
+        """Whether there may be something to decide."""
+        return self._dirty
+
+    @property
+    def quiet(self) -> bool:
+        """Whether time alone brings nothing: nobody waits, and nothing has changed."""
+        return not (self._dirty or self.admitting.waiting or self.admitting.lost or self.promises.live)

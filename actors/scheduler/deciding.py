@@ -8,7 +8,7 @@ from .core import Core
 from .events import Decision, Event
 from .journal import Record
 
-RECORDS_MAX: Final = 100_000  # kept until they are written; beyond that the oldest are dropped, and counted
+RECORDS_HELD: Final = 1_000  # then they are handed on, even if nothing else is to be done
 
 
 class Deciding:
@@ -16,7 +16,6 @@ class Deciding:
 
     def __init__(self, core: Core) -> None:
         self.core = core
-        self.dropped = 0
         self._records: list[Record] = []
         self._decisions: list[Decision] = []
 
@@ -24,10 +23,12 @@ class Deciding:
         """Tell the core what happened."""
         decisions = self.core.handle(event, now_s)
         self._decisions += decisions
-        if len(self._records) < RECORDS_MAX:
-            self._records.append(Record(now_s, event, decisions))
-        else:
-            self.dropped += 1
+        self._records.append(Record(now_s, event, decisions))
+
+    @property
+    def full(self) -> bool:
+        """Whether so much is recorded that somebody should take it."""
+        return len(self._records) >= RECORDS_HELD
 
     def take_decisions(self) -> list[Decision]:
         """What was decided since the last time."""

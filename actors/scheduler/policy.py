@@ -232,17 +232,20 @@ class SchedulerPolicy:
     def tick(self, now_s: float) -> None:
         """What only time brings: leases that run out, workers that stand idle, the end of a new leader's wait."""
         self._workers.tick(now_s)
-        self._deciding.tell(events.Ticked(), now_s)
+        if not self.core.quiet:
+            self._deciding.tell(events.Ticked(), now_s)
 
     # The plan
 
     def plan(self, now_s: float) -> Plan | None:
         """Decide one slice of what there is to decide; None when there is nothing to do.
 
-        While the core has more to decide there is a next plan, though perhaps an empty one.
+        While the core has more to decide there is a next plan, though perhaps an empty one; so is one that only hands on
+        what was recorded.
         """
-        self._deciding.tell(events.Planned(), now_s)
-        more = self._performing.perform(now_s)
+        if self.core.changed:
+            self._deciding.tell(events.Planned(), now_s)
+        more = self._performing.perform(now_s) or self._deciding.full
         plan = self._group.take(now_s)
         return Plan(operations=[], sends=[]) if plan is None and more else plan
 
