@@ -70,6 +70,7 @@ class Ours:
         self._total = 0
         self._memory = Memory()
         self._nodes_then = 0
+        self._more_cards = False  # on some node than the outlook knows of
         self._outlook = Outlook((), ())
         self._columns = Columns(self._outlook)
         self._rows: dict[Shape, Row] = {}
@@ -83,6 +84,7 @@ class Ours:
         after = self._rooms.members[node.node_id].room
         if after is before:
             return
+        self._more_cards = self._more_cards or node.kind.capacity.gpu_count > self._outlook.cards_most
         left, entered = before is not None and not before.members, after.members == 1
         if before is not None and left and entered:
             self._columns.replace(before, after)
@@ -145,12 +147,19 @@ class Ours:
         self._outlook = Outlook(self._memory.looked_at, self._memory.population)
         self._columns.learn(self._outlook)
         self._nodes_then = sum(one.nodes for one in self._memory.population)
+        self._more_cards = any(
+            one.kind.capacity.gpu_count > self._outlook.cards_most for one in self._columns.population()
+        )
         self._unused = {}
 
     def _is_due(self) -> bool:
-        """Whether there is half as much more demand than at the last look, or half as many nodes more or less."""
+        """Whether there is half as much more demand than at the last look, or half as many nodes more or less.
+
+        Or a node has more cards than any had then.
+        """
         nodes, then = len(self._rooms.members), self._nodes_then
-        return self._total >= self._memory.look_at or 2 * nodes > 3 * then or 3 * nodes < 2 * then
+        changed = 2 * nodes > 3 * then or 3 * nodes < 2 * then or self._more_cards
+        return changed or self._total >= self._memory.look_at
 
     def _next_look(self) -> int:
         return max(self._total + 1, self._total * GROWTH_PCT // 100)
