@@ -134,7 +134,6 @@ def figures_of(name: str, run: Run, peer: Peer) -> list[Figure]:
         value=run.used_pct,
         unit="%",
         better="higher",
-        goal=peer.used_pct,
         peer=peer.who,
         peer_value=peer.used_pct,
     )
