@@ -149,7 +149,7 @@ def _quantity(lack: Lack, more: str) -> str:
         case "cpu":
             return f"{lack.amount / 1000:g} {more}CPU{'' if lack.amount == 1000 else 's'}"
         case "nodes" | "containers":
-            return f"{lack.amount} {more}{_plural(lack.resource[:-1], lack.amount)}"
+            return f"{lack.amount} {more}{plural(lack.resource[:-1], lack.amount)}"
         case "gpu":
             return f"{lack.amount / 1000:g} {more}card{'' if lack.amount == 1000 else 's'}"
     return f"{lack.amount / 1000:g} {more}{lack.resource}"
@@ -179,7 +179,7 @@ def _held_by(reason: Reason, now_s: float) -> str:
 
 
 def _holder(holder: Holder, kind: str) -> str:
-    count = f"{holder.containers} {_plural('container', holder.containers)}"
+    count = f"{holder.containers} {plural('container', holder.containers)}"
     cards = _quantity(Lack(kind, holder.gpu_milli), "")
     if not holder.who:
         return f"other workspaces hold {cards}" if holder.gpu_milli else f"other workspaces run {count}"
@@ -198,10 +198,11 @@ def _by(ends_s: float, now_s: float) -> str:
 def _place(ahead: int) -> str:
     if not ahead:
         return ""
-    return f"{ahead} {_plural('request', ahead)} of its queue {'goes' if ahead == 1 else 'go'} before it."
+    return f"{ahead} {plural('request', ahead)} of its queue {'goes' if ahead == 1 else 'go'} before it."
 
 
-def _plural(noun: str, count: int) -> str:
+def plural(noun: str, count: int) -> str:
+    """The noun for so many."""
     return noun if count == 1 else f"{noun}s"
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from ...model.reasons import HoldKind, Reason
+from ...model.sentences import plural
 from ...wire import scheduling
 from ...wire.message import Send
 from .questions import Answered, Question, Questions
@@ -50,8 +51,9 @@ class Holds:
     def _full(self) -> str:
         nodes = len(self._settings.nodes)
         if nodes and nodes <= self._settings.max_workers:
-            return f"none of its {nodes} nodes can take another worker."
-        return f"it is at its maximum of {self._settings.max_workers} workers."
+            return f"{f'none of its {nodes} nodes can' if nodes > 1 else 'its node cannot'} take another worker."
+        most = self._settings.max_workers
+        return f"it is at its maximum of {most} {plural('worker', most)}."
 
     def _backs_off(self, failures: int) -> Reason:
         detail = f"its last {failures} workers ended early; the next one starts in a moment."

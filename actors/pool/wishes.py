@@ -9,6 +9,7 @@ import msgspec
 
 from ...model.nodes import NodeOffer
 from ...model.resources import Amount
+from ...model.sentences import plural
 from ...wire import scheduling
 from .orders import OrderBook
 from .settings import PoolSettings, ready
@@ -119,9 +120,9 @@ class Wishes:
         if size > self._settings.max_workers:
             hold = f"a gang of {size} workers is more than its maximum of {self._settings.max_workers}"
         elif len(offers) < len(lacking):
-            hold = f"only {len(offers)} of the {len(lacking)} nodes that a gang lacks are free"
+            hold = _few_free(len(offers), len(lacking))
         elif len(lacking) > room:
-            hold = f"a gang lacks {len(lacking)} workers, and it may have {room} more"
+            hold = f"a gang lacks {len(lacking)} {plural('worker', len(lacking))}, and it may have {room} more"
         return GangNeed(gang_id=wanted.gang_id, offers=() if hold else tuple(offers), wanted=size, hold=hold)
 
     def _any_offers(self, taken: Container[str], count: int) -> list[NodeOffer]:
@@ -158,3 +159,9 @@ class Wishes:
         if told is None:
             return self._book.room_after(0).plus(left)
         return self._book.room_after(told.orders_seen).plus(told.free).plus(left)
+
+
+def _few_free(free: int, lacking: int) -> str:
+    if lacking == 1:
+        return "the node that a gang lacks is not free"
+    return f"only {free} of the {lacking} nodes that a gang lacks are free"

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from ...model.reasons import Reason
+from ...model.sentences import sentence
 from ...model.states import TaskState
 from ...wire import client
 from .ledger import Call, Stub
@@ -32,6 +33,8 @@ def _waits(call: Call, stub: Stub, now_s: float) -> Iterator[str]:
         left_s = round(stub.blocked_until_s - now_s)
         yield f"Its containers failed to start {stub.failed_starts} times in a row; next try in {left_s} s."
         yield stub.why_failed
+    elif stub.why_held and stub.holds:
+        yield from (sentence(hold, now_s) for hold in stub.holds)
     elif stub.why_held:
         yield stub.why_held
 

@@ -69,9 +69,9 @@ def test_never_more_than_the_maximum_and_it_says_so() -> None:
     stage = Stage(max_workers=1)
     sent = stage.say(stage.wanted(HALF, HALF, HALF))
     assert len(stage.starts) == 1
-    assert reasons(sent)[0] == "it is at its maximum of 1 workers."
+    assert reasons(sent)[0] == "it is at its maximum of 1 worker."
     sent = stage.say(stage.wanted(HALF))
-    assert reasons(sent) == ["it is at its maximum of 1 workers."]
+    assert reasons(sent) == ["it is at its maximum of 1 worker."]
     assert reasons(stage.say(stage.wanted())) == [""]
 
 

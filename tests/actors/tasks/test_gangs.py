@@ -8,6 +8,7 @@ from levers9_test_tasks import Stage, delivered, told
 from levers9.actors.tasks.ranks import RANKS_SETTLE_S
 from levers9.errors import INVALID
 from levers9.model.reasons import HoldKind, Reason
+from levers9.model.sentences import sentence
 from levers9.model.states import ContainerState, End, TaskState
 from levers9.store import operations as ops
 from levers9.store.operations import rows_of
@@ -477,6 +478,17 @@ def test_reasons_are_told_as_data_beside_the_words() -> None:
     stage.warm()
     explained = stage.say(stage.letter(client.ExplainTask(task_id="a"))).only(client.TaskExplained)
     assert explained.holds == ()
+
+
+def test_each_hold_has_its_own_words() -> None:
+    stage = Stage()
+    stage.submit("a")
+    holds = (Reason(kind=HoldKind.QUEUE_HELD, quota="gpu"), Reason(kind=HoldKind.PREEMPTING))
+    letter = stage.held("both, in one text")
+    message = msgspec.structs.replace(letter.message, reasons=holds)
+    stage.say(msgspec.structs.replace(letter, message=message))
+    explained = stage.say(stage.letter(client.ExplainTask(task_id="a"))).only(client.TaskExplained)
+    assert explained.reasons[1:] == tuple(map(sentence, holds))
 
 
 def test_an_identity_is_made_of_what_a_spec_says_beyond_its_defaults() -> None:
