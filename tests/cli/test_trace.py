@@ -39,7 +39,7 @@ def requested(*names: str) -> Requested:
 
 def journal(number: int = 1) -> Segment:
     """One node of two cards and one of eight; six requests for two cards each, of which the last must wait."""
-    core = Core(new_placement)
+    core = Core(lambda name: new_placement(name or "best_fit"))  # as the header says
     core.handle(PoolSet(pool="p"), 100.0)
     for name, cards in SIZES.items():
         core.handle(node(name, cards), 100.0)
