@@ -159,6 +159,8 @@ class Core:
             members = self.tenants.by_request[request_id].members
             decisions += [events.Yielded(member=member) for member in members if member]
         self.admitting.reserve()
+        if self.promises.due(self.now_s):
+            self.queues.wake_all()
         return decisions
 
     # Planning

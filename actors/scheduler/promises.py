@@ -35,6 +35,13 @@ class Promises:
         """The request is no more."""
         self._not_before_s.pop(request_id, None)
 
+    def due(self, now_s: float) -> bool:
+        """Whether for some that gave back workers may be ordered again since this was asked last."""
+        due = [request_id for request_id, not_before_s in self._not_before_s.items() if now_s >= not_before_s]
+        for request_id in due:
+            del self._not_before_s[request_id]
+        return bool(due)
+
     def remember(self) -> tuple[tuple[str, float], ...]:
         """Who may not be promised anything yet, for `recall`."""
         return tuple(self._not_before_s.items())

@@ -155,7 +155,6 @@ class TestGangs:
         told.now_s += GANG_RETRY_S - 1
         assert not any(isinstance(one, events.RoomWanted) and one.gangs for one in told.plan(events.Ticked()))
         told.now_s += 1
-        told.core.queues.wake_all()
         assert any(isinstance(one, events.RoomWanted) and one.gangs for one in told.plan(events.Ticked()))
 
     def test_named_nodes_are_ordered_by_name(self) -> None:
