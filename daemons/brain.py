@@ -223,6 +223,7 @@ class Brain:
             assert self._reign_tree is not None
             await self._reign_tree.stop_child(f"pool/{name}")
             self._processes.pop(name, None)
+            self._serves.pop(name, None)
 
         return PoolsActor(around, [table.name for table in self._orders.settings.pools], read, begin, finish)
 

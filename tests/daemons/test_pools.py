@@ -228,6 +228,27 @@ async def test_a_pool_is_created_and_deleted_while_the_platform_runs(autojump_cl
     assert (specs, reign[0].restarts) == ((), 0)
 
 
+async def test_a_pool_that_takes_the_name_of_a_deleted_one_does_not_serve_its_workspace_alone(
+    autojump_clock: MockClock,
+) -> None:
+    plane = Plane(MemoryStore(), table("p", isolation="none"))
+
+    async def put(**keys: object) -> Message:
+        spec = operating.PoolSpec(name="new", table=msgspec.json.encode(table("new", **keys)).decode())
+        return await plane.ask(operating.CreatePool(spec=spec), operating.PoolsStand)
+
+    async def gone() -> bool:
+        return "pool/new" not in plane.paths()
+
+    async with plane.reigning():
+        await put(isolation="none")
+        await plane.ask(operating.DeletePool(name="new"), operating.PoolsStand)
+        await plane.until(gone)
+        await put()
+        await trio.sleep(10.0)
+        assert isinstance(await plane.ask(RegisterStub(spec=SPEC), StubRegistered), StubRegistered)
+
+
 async def test_a_created_pool_outlives_its_leader_and_workers_that_do_not_are_replaced(
     autojump_clock: MockClock,
 ) -> None:
