@@ -129,20 +129,21 @@ def diff(file: File, first: str, second: str, /, *, segment: int = 0, json: Json
 
 
 @app.command
-def explain(file: File, /, *, at: int, segment: int = 0, json: Json = False) -> None:
+def explain(file: File, /, *, at: int = 0, segment: int = 0, json: Json = False) -> None:
     """Tell one step: what the scheduler was told, what stood before, what it decided and why.
 
     Parameters
     ----------
     at
-        The step, counted from 1 in its segment.
+        The step, counted from 1 in its segment; the last one that decided something where it is left out.
     segment
         Counted from 1; the newest where it is left out.
     """
     from ..actors.scheduler.explaining import explain as explained
     from ..model.sentences import sentence
 
-    told = explained(_segment(file, segment), at, sentence)
+    chosen = _segment(file, segment)
+    told = explained(chosen, at or _last_decision(chosen), sentence)
     if json:
         print_json(told)
     else:
@@ -168,6 +169,11 @@ def _segment(file: Path, number: int) -> Segment:
     if number < 0 or number > len(found):
         raise Refused(f"{file} has no segment {number}.", f"It has segments 1 to {len(found)}.", code=NOT_FOUND)
     return found[number - 1]
+
+
+def _last_decision(segment: Segment) -> int:
+    decided = [number for number, record in enumerate(segment.records, start=1) if record.decisions]
+    return decided[-1] if decided else len(segment.records)
 
 
 def _new_core(segment: Segment) -> Core:

@@ -70,6 +70,6 @@ class SchedulerActor:
         def keep(_: Plan) -> None:
             records = policy.take_records()
             if journal is not None:
-                journal.append(records, self._around.clock(), policy.core.snapshot)
+                journal.append(records, policy.core.now_s, policy.core.snapshot)
 
         return keep

@@ -7,7 +7,7 @@ from typing import Final, Protocol
 
 import msgspec
 
-from .events import Decision, Event, PoolSet
+from .events import Decision, Event, PoolSet, Recalled
 from .journal import Segment
 from .tally import Tally, Waiting
 
@@ -93,9 +93,15 @@ def diff(segment: Segment, make_core: Callable[[], Decides], first: str, second:
 
 
 def placing_with(placement: str, events: Iterable[Event]) -> Iterator[Event]:
-    """The same events, with this policy in all pools."""
+    """The same events, with this policy in all pools. It has seen no demand: what another one saw may not be for it."""
     for event in events:
-        yield msgspec.structs.replace(event, placement=placement) if isinstance(event, PoolSet) else event
+        match event:
+            case PoolSet():
+                yield msgspec.structs.replace(event, placement=placement)
+            case Recalled():
+                yield msgspec.structs.replace(event, demand=())
+            case _:
+                yield event
 
 
 class _Run:

@@ -148,6 +148,15 @@ def test_explain_tells_a_step_in_words(line: Line, file: str) -> None:
     assert (told["number"], told["waiting"], len(told["queue"])) == (4, 5, 5)
 
 
+def test_without_a_step_explain_tells_the_last_one_that_decided_something(line: Line, file: str) -> None:
+    told = json.loads(line("trace", "explain", file, "--json").out)
+    later = [
+        json.loads(line("trace", "explain", file, "--at", str(at), "--json").out) for at in range(told["number"] + 1, 7)
+    ]
+    assert told["decisions"]
+    assert not any(step["decisions"] for step in later)
+
+
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [

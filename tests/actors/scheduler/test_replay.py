@@ -12,12 +12,13 @@ from levers9.actors.scheduler.events import (
     Placed,
     Planned,
     PoolSet,
+    Recalled,
     Replaced,
     Replacement,
     Requested,
     Restored,
 )
-from levers9.actors.scheduler.replay import diff, replay
+from levers9.actors.scheduler.replay import diff, placing_with, replay
 from levers9.actors.scheduler.tally import Tally, size_class
 from levers9.model.resources import Amount, Shape
 
@@ -47,6 +48,12 @@ def test_a_segment_opens_with_what_stood_before() -> None:
     again = FirstFit()
     assert list(replay(segment, again)) == []
     assert again.snapshot() == core.snapshot()
+
+
+def test_what_one_policy_saw_of_demand_is_nothing_to_another() -> None:
+    events = (PoolSet(pool="p", placement="fgd"), Recalled(shares=b"s", demand=(("p", b"only for fgd"),)))
+    told = tuple(placing_with("ours", events))
+    assert told == (PoolSet(pool="p", placement="ours"), Recalled(shares=b"s"))
 
 
 def test_two_policies_are_compared_on_one_journal() -> None:
