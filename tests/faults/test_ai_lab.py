@@ -54,6 +54,23 @@ def wait_for_words(lab: Laptop, task: str, *words: str, within_s: float = 30.0) 
         raise AssertionError(f"{words} were not all said, but {said[-1]}") from None
 
 
+def test_a_cordoned_tray_leaves_four_of_eight_and_its_return_lets_the_gang_run(lab: Laptop) -> None:
+    training = run_job(lab, "train", "--seconds", "600")
+    wait_for_words(lab, training, "RUNNING")  # so that both workers are there, and no container is warm later
+    say(lab, "task", "stop", training)
+    workers = json.loads(say(lab, "worker", "list", "--json"))
+    second = next(one["worker_id"] for one in workers if one["node"] == "sched-worker2")
+    say(lab, "worker", "cordon", second)
+    waiting = run_job(lab, "hello")
+    wait_for_words(
+        lab,
+        waiting,
+        "Topology nvl: only 4 of 8 fit in one accelerator.topograph.run/domain; sched-worker2 is cordoned.",
+    )
+    say(lab, "worker", "uncordon", second)
+    wait_for_words(lab, waiting, "COMPLETE", within_s=UNCORDONED_RUNS_WITHIN_S)
+
+
 def test_eight_ranks_in_one_domain_each_have_a_card_of_their_own(lab: Laptop) -> None:
     assert run_job(lab, "hello", "--wait") == "rank 0 of 8 has card 0"
     workers = json.loads(say(lab, "worker", "list", "--json"))
@@ -61,7 +78,7 @@ def test_eight_ranks_in_one_domain_each_have_a_card_of_their_own(lab: Laptop) ->
 
 
 def test_a_gang_behind_a_training_run_says_how_many_cards_are_missing_and_runs_when_it_has_ended(lab: Laptop) -> None:
-    training = run_job(lab, "train", "--seconds", "15")
+    training = run_job(lab, "train", "--seconds", "10")
     wait_for_words(lab, training, "RUNNING")
     waiting = run_job(lab, "hello")
     wait_for_words(
@@ -75,21 +92,6 @@ def test_a_gang_behind_a_training_run_says_how_many_cards_are_missing_and_runs_w
     quotas = {one["name"]: one for one in json.loads(say(lab, "quota", "list", "--json"))}
     assert (quotas["gpu"]["used"]["gpu"], quotas["gpu"]["nominal"]["gpu"]) == (8.0, 8.0)
     assert "COMPLETE" in say(lab, "task", "why", "--follow", waiting)
-
-
-def test_a_cordoned_tray_leaves_four_of_eight_and_its_return_lets_the_gang_run(lab: Laptop) -> None:
-    workers = json.loads(say(lab, "worker", "list", "--json"))
-    second = next(one["worker_id"] for one in workers if one["node"] == "sched-worker2")
-    wait_until(lambda: json.loads(say(lab, "container", "list", "--json")) == [], "none is kept warm", 60.0)
-    say(lab, "worker", "cordon", second)
-    waiting = run_job(lab, "hello")
-    wait_for_words(
-        lab,
-        waiting,
-        "Topology nvl: only 4 of 8 fit in one accelerator.topograph.run/domain; sched-worker2 is cordoned.",
-    )
-    say(lab, "worker", "uncordon", second)
-    wait_for_words(lab, waiting, "COMPLETE", within_s=UNCORDONED_RUNS_WITHIN_S)
 
 
 def test_more_is_configured_while_it_runs_and_what_the_file_says_is_changed_there(lab: Laptop) -> None:
