@@ -85,16 +85,20 @@ class Admitting:
         core = self._core
         live = core.tenants.by_request[request_id]
         if live.promised:
+            self._stops_no_more(request_id)
             return [core.promises.drop(live, "it is no longer wanted", core.now_s)]
         node = core.tenants.leave(live, rank)
         core.queues.end_member(request_id, core.now_s)
         if not any(live.members):
             del core.tenants.by_request[request_id]
-            for victims in self._victims.values():
-                victims.pop(request_id, None)
+            self._stops_no_more(request_id)
         if node is not None:
             core.wake_by(node)
         return []
+
+    def _stops_no_more(self, request_id: str) -> None:
+        for victims in self._victims.values():
+            victims.pop(request_id, None)
 
     def started(self, member: str) -> None:
         """A member's container is ready."""
@@ -138,6 +142,7 @@ class Admitting:
             if isinstance(decision, events.Placed):
                 self._tell_free(self._core.tenants.by_request[decision.request_id].request.group)
         for request in back:
+            self._stops_no_more(request.request_id)
             self._wait(request)
         for member, (request_id, rank) in tuple(self.lost.items()):
             decisions += self._replace(member, request_id, rank)
@@ -149,6 +154,8 @@ class Admitting:
         fits = core.queues.check(request, core.now_s)
         if isinstance(fits, Reason):
             victims = self._preempt(request)
+            if victims and not self._stopping(request):
+                return [*victims, *self.look_at(request)]
             core.queues.park(request.request_id, Parked.QUOTA)
             core.holding.hold(request, fits, (), self._stopping(request))
             return victims
@@ -162,6 +169,8 @@ class Admitting:
                 self._wait_no_more(request)
                 return []
         victims = self._preempt(request)
+        if victims and not self._stopping(request):
+            return [*victims, *self.look_at(request)]
         core.queues.park(request.request_id, Parked.ROOM)
         core.holding.hold(request, found, fits, self._stopping(request))
         return victims
@@ -178,8 +187,11 @@ class Admitting:
             if request is None:
                 break
             fits = core.queues.check(request, core.now_s)
-            decisions += self._preempt(request)
-            if isinstance(fits, Reason):
+            victims = self._preempt(request)
+            decisions += victims
+            if victims and not self._stopping(request):
+                decisions += self.look_at(request)
+            elif isinstance(fits, Reason):
                 core.holding.hold(request, fits, (), self._stopping(request))
             else:
                 core.holding.hold(request, None, fits, self._stopping(request))
@@ -247,11 +259,20 @@ class Admitting:
             victims = core.queues.victims(request, flavor, enough, core.now_s)
             if victims:
                 self._victims[request.request_id] = dict.fromkeys(victims)
-                why = f"a request of higher priority needs its room ({request.priority})"
-                return [
-                    events.Preempted(request_id=victim, by_workspace=request.workspace, why=why) for victim in victims
-                ]
+                return [self._stop(victim, request) for victim in victims]
         return []
+
+    def _stop(self, victim: str, request: Request) -> Decision:
+        """A gang that has only a promise has nothing to stop: it gives that back, and waits again."""
+        core = self._core
+        live = core.tenants.by_request[victim]
+        why = f"a request of higher priority needs its room ({request.priority})"
+        if not live.promised:
+            return events.Preempted(request_id=victim, by_workspace=request.workspace, why=why)
+        self._stops_no_more(victim)
+        back = core.promises.drop(live, why, core.now_s)
+        self._wait(live.request)
+        return back
 
     @contextmanager
     def _without(self, victims: tuple[str, ...]) -> Iterator[None]:

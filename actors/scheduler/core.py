@@ -41,7 +41,7 @@ class Core:
         self.tenants = Tenants(self.fleet)
         self.finder = Finder(self.fleet, self.topologies)
         self.reservations = Reservations(self.topologies, self.tenants.ends_by_s)
-        self.promises = Promises(self.fleet, self.tenants, self.finder, self.queues)
+        self.promises = Promises(self.fleet, self.tenants, self.finder, self.queues, self.reservations)
         self.admitting = Admitting(self)
         self.holding = Holding(self)
         self.queueing = queueing

@@ -14,17 +14,21 @@ from .finding import Finder, Found
 from .fleet import Fleet, in_pool
 from .live import Live, Tenants
 from .queues import Queues
+from .reservations import Reservations
 
 
 class Promises:
     """Every promise, oldest first."""
 
-    def __init__(self, fleet: Fleet, tenants: Tenants, finder: Finder, queues: Queues) -> None:
+    def __init__(
+        self, fleet: Fleet, tenants: Tenants, finder: Finder, queues: Queues, reservations: Reservations
+    ) -> None:
         self.live: dict[str, Live] = {}
         self._fleet = fleet
         self._tenants = tenants
         self._finder = finder
         self._queues = queues
+        self._reservations = reservations
         self._not_before_s: dict[str, float] = {}
 
     def may(self, request: Request, now_s: float) -> bool:
@@ -108,13 +112,14 @@ class Promises:
         self._tenants.unseat(live)
         del self.live[request.request_id]
         fits = ((live.flavor, live.shape),)
-        found = self._finder.now(request, fits)
+        without = self._reservations.without(request, now_s).difference(live.nodes)  # it keeps what it was promised
+        found = self._finder.now(request, fits, without)
         if isinstance(found, Found):
             placed = self._seat(request, found, now_s, 0.0, promised=False)
             decisions.append(Placed(request_id=request.request_id, spots=placed.spots(), flavor=live.flavor))
             self.forget(request.request_id)
             return
-        later = self._finder.later(request, fits) if now_s < live.deadline_s else None
+        later = self._finder.later(request, fits, without) if now_s < live.deadline_s else None
         if later is not None:
             self._seat(request, later, now_s, live.deadline_s)
             return
@@ -133,6 +138,10 @@ class Promises:
         request_id = live.request.request_id
         for _ in live.members:
             self._queues.end_member(request_id, now_s)
+        for node_id in dict.fromkeys(live.nodes):
+            node = self._fleet.nodes.get(node_id)
+            if node is not None:
+                self._queues.wake_room(node.fits)
         nodes = tuple(dict.fromkeys(node_id for node_id in live.nodes if self._has_worker(node_id)))
         return GangGivenBack(request_id=request_id, pool=live.pool, nodes=nodes, why=why)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import msgspec
 import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
@@ -12,6 +13,7 @@ from levers9.actors.scheduler.capacity import Node, Standing
 from levers9.actors.scheduler.core import Core
 from levers9.actors.scheduler.events import Decision, Request
 from levers9.actors.scheduler.placement import new_placement
+from levers9.actors.scheduler.reservations import RESERVE_AFTER_S
 from levers9.model.figures import GANG_READY_S, GANG_RETRY_S
 from levers9.model.gangs import Together, TopologyMode
 from levers9.model.nodes import NodeOffer, NodeState, Traits
@@ -59,6 +61,19 @@ QUEUEING = Queueing(
     shares=(Share(workspace="c", max_containers=3),),
     priorities=(PriorityClass(name="high", value=100),),
     topologies=(Topology(name="nvl", levels=("rack",)),),
+)
+
+RANKED = Queueing(
+    flavors=(Flavor(name="f"),),
+    quotas=(
+        Quota(
+            name="ranked",
+            flavors=(FlavorLimits(flavor="f", cpu=Limits(nominal=8000)),),
+            preempt=Within.LOWER_PRIORITY,
+        ),
+    ),
+    queues=(Queue(name="default", workspace="w", quota="ranked"),),
+    priorities=(PriorityClass(name="high", value=100),),
 )
 
 
@@ -156,6 +171,34 @@ class TestGangs:
         assert not any(isinstance(one, events.RoomWanted) and one.gangs for one in told.plan(events.Ticked()))
         told.now_s += 1
         assert any(isinstance(one, events.RoomWanted) and one.gangs for one in told.plan(events.Ticked()))
+
+    def test_a_gang_that_only_has_a_promise_makes_room_at_once_and_waits_again(self) -> None:
+        told = Told(RANKED)
+        told.pool(size=PLAIN, max_workers=4)
+        told.node("one", size=PLAIN)
+        told.ask(request("g", SHAPES[1], members=16))
+        assert list(told.core.promises.live) == ["g"]
+        decisions = told.ask(request("urgent", SHAPES[1], priority="high"))
+        assert placed(decisions) == {"urgent": ["one"]}
+        (back,) = [one for one in decisions if isinstance(one, events.GangGivenBack)]
+        assert (back.request_id, back.pool) == ("g", "p")
+        assert not any(isinstance(one, events.Preempted) for one in decisions)
+        assert list(told.core.admitting.waiting) == ["g"]
+        assert told.core.admitting.remember() == ()
+
+    def test_a_promise_that_is_looked_at_again_leaves_reserved_nodes_alone(self) -> None:
+        told = Told()
+        told.pool(size=TRAY, max_workers=4)
+        told.node("kept")
+        told.ask(request("runs", limit_s=900.0))
+        whole = msgspec.structs.replace(CARD, gpu_count=4)
+        told.ask(request("long", whole, requested_at_s=told.now_s - RESERVE_AFTER_S))
+        told.tell(events.Ticked())
+        told.ask(request("g", members=8, requested_at_s=told.now_s))
+        assert "kept" not in told.core.promises.live["g"].nodes
+        told.node("two", Standing.COMING)
+        assert "two" in told.core.promises.live["g"].nodes
+        assert "kept" not in told.core.promises.live["g"].nodes
 
     def test_named_nodes_are_ordered_by_name(self) -> None:
         told = Told(QUEUEING)
