@@ -32,13 +32,13 @@ class Holds:
         return sends
 
     def _found(self, needs: Needs, questions: Questions, failures: int) -> dict[str, Reason]:
-        if failures and (needs.gangs or needs.singles):
+        if failures:  # whatever is wanted: who asked another pool because of it must not ask again meanwhile
             return {"": self._backs_off(failures)}
         found: dict[str, Reason] = {}
         held = next((one for one in questions.singles() if one.answer is Answered.HELD), None)
         if held is not None:
             found[""] = self._guarded(held)
-        elif needs.beyond:
+        elif needs.beyond and not needs.singles:  # else some of it is on its way, and others need not be asked yet
             most = self._settings.max_workers
             found[""] = self._reason(HoldKind.MAXIMUM, self._full(), most, machines_only=True)
         for need in needs.gangs:

@@ -4,16 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Container, Iterable
 from itertools import islice
+from typing import Final
 
 import msgspec
 
 from ...model.nodes import NodeOffer
-from ...model.resources import Amount
+from ...model.resources import Amount, Shape
 from ...model.sentences import plural
 from ...wire import scheduling
 from .orders import OrderBook
 from .settings import PoolSettings, ready
 from .sizing import NOTHING, FreeNodes, Sizing, missing
+
+LACKED_KEPT: Final = 64  # shapes
 
 
 class GangNeed(msgspec.Struct, frozen=True, kw_only=True):
@@ -26,7 +29,8 @@ class GangNeed(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Needs(msgspec.Struct, frozen=True, kw_only=True):
-    """Workers to order, on these nodes. `beyond` says that more are wanted than the pool may have.
+    """Workers to order, on these nodes. `beyond` says that more are wanted than the pool may have, or were and it
+    still could not have them.
 
     `stale`: the scheduler's wish is older than the last order, and counts for nothing until it says the next.
     """
@@ -49,6 +53,7 @@ class Wishes:
         self._all = FreeNodes(settings.offers)
         self._free = FreeNodes(())
         self._counted = (-1, -1, -1)
+        self._lacked: dict[Shape, None] = {}  # once wanted, and beyond what it may have since
 
     def hear(self, wish: scheduling.RoomWanted) -> None:
         """The newest wish. It counts for nothing while it does not know of the last order."""
@@ -147,8 +152,17 @@ class Wishes:
             wanted = missing(self._settings.keep_free, self._left(sizing.left))
             if wanted == NOTHING or not sizing.add(wanted):
                 break
-        beyond = any(self._all.could_hold(shape) for shape in lacking)
-        return tuple(one.offer for one in sizing.bins), beyond
+        return tuple(one.offer for one in sizing.bins), self._beyond(lacking, room)
+
+    def _beyond(self, lacking: Iterable[Shape], room: int) -> bool:
+        """What was beyond stays so until it could be started: who waits for it asks other pools meanwhile, and would
+        come back at once, and leave again, for as long as we said by turns that there is room and that there is none.
+        """
+        free = self._free if self._alike() is None else self._all
+        kept = [shape for shape in self._lacked if not (room and free.could_hold(shape))]
+        found = [*(shape for shape in lacking if self._all.could_hold(shape)), *kept]
+        self._lacked = dict.fromkeys(found[:LACKED_KEPT])
+        return bool(found)
 
     def _left(self, left: Amount) -> Amount:
         """What is free, as far as is known: what the scheduler says, and all of the workers that it has not counted.

@@ -155,9 +155,9 @@ class Node(msgspec.Struct, kw_only=True):
         self._count_cards()
         self._count_free()
 
-    def relabel(self, traits: Traits) -> None:
+    def relabel(self, labels: tuple[tuple[str, str], ...]) -> None:
         """Its node has these labels now: its domain was split, say."""
-        self.kind = msgspec.structs.replace(self.kind, traits=msgspec.structs.replace(traits, node=""))
+        self.kind = msgspec.structs.replace(self.kind, traits=msgspec.structs.replace(self.kind.traits, labels=labels))
 
     def _count_cards(self) -> None:
         """Nobody but the driver knows which cards are lost: idle ones are taken for them, with the highest numbers."""

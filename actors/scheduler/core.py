@@ -122,16 +122,21 @@ class Core:
             case events.PoolDropped(pool=name):
                 self.fleet.drop_pool(name)
             case events.PoolHolds(pool=name, reason=reason, request_id=request_id):
-                self._hold_pool(name, reason, request_id)
+                if not self._hold_pool(name, reason, request_id):
+                    return
         self.queues.set_apart(frozenset(pool.serves for pool in self.fleet.pools.values() if pool.serves))
+        self.queues.set_total(self.fleet.total)
         self.queues.wake_all()
 
-    def _hold_pool(self, name: str, reason: Reason | None, request_id: str) -> None:
+    def _hold_pool(self, name: str, reason: Reason | None, request_id: str) -> bool:
+        """Whether that is news."""
         pool = self.fleet.pools.get(name)
-        if pool is not None:
-            pool.holds.pop(request_id, None)
-            if reason is not None:
-                pool.holds[request_id] = reason
+        if pool is None or pool.holds.get(request_id) == reason:
+            return False
+        pool.holds.pop(request_id, None)
+        if reason is not None:
+            pool.holds[request_id] = reason
+        return True
 
     def _take_node(self, event: Event) -> None:
         self._nodes_changed = True

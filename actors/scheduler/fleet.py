@@ -43,13 +43,19 @@ class Pool(msgspec.Struct, kw_only=True):
     offers: dict[str, NodeOffer] = msgspec.field(default_factory=dict)
     nodes: dict[str, Node] = msgspec.field(default_factory=dict)
     holds: dict[str, Reason] = msgspec.field(default_factory=dict)
-    max_workers: int = 0
+    workers: int = 0  # that it has, those on their way included
+    max_workers: int = 0  # 0: nobody knows
     declared: bool = True  # else only its workers are known, and nobody knows yet whom it serves
 
     @property
     def orders(self) -> bool:
         """Whether it ever starts a worker."""
         return self.size is not None or bool(self.offers)
+
+    @property
+    def full(self) -> bool:
+        """Whether it has all the workers that it may have."""
+        return 0 < self.max_workers <= self.workers
 
     def could_start(self, shape: Shape) -> bool:
         """Whether a worker that it may still start would have room for this shape."""
@@ -88,13 +94,11 @@ class Fleet:
     def set_pool(self, event: PoolSet) -> None:
         """A pool as it is configured; another policy ranks its open nodes anew."""
         pool = self.pools.get(event.pool)
-        if pool is None or pool.policy != event.placement:
-            placement = self._new_placement(event.placement)
-            known = {} if pool is None else pool.nodes
-            offers = {} if pool is None else pool.offers
-            pool = Pool(name=event.pool, placement=placement, policy=event.placement, offers=offers)
-            pool.nodes = known
-            for node in known.values():
+        if pool is None:
+            pool = Pool(name=event.pool, placement=self._new_placement(event.placement), policy=event.placement)
+        elif pool.policy != event.placement:
+            pool.placement, pool.policy = self._new_placement(event.placement), event.placement
+            for node in pool.nodes.values():
                 self._rank(pool, node)
         pool.size, pool.traits, pool.serves, pool.rank = event.size, event.traits, event.serves, event.rank
         pool.max_workers, pool.declared = event.max_workers, True
@@ -102,12 +106,13 @@ class Fleet:
         self._eligible.clear()
 
     def drop_pool(self, name: str) -> None:
-        """A pool is no more, nor are the nodes that it offered."""
+        """A pool is no more, nor are its nodes."""
         pool = self.pools.pop(name, None)
         self._eligible.clear()
-        if pool is not None:
-            for node in tuple(pool.nodes.values()):
-                self._forget(node)
+        for node in () if pool is None else tuple(pool.nodes.values()):
+            if not self.is_offer(node):
+                self._total = self._total.less(_size(node.kind.capacity))
+            self._forget(node)
 
     def eligible(self, workspace: str, wanted: str) -> list[Pool]:
         """The pools that serve a workspace, in order; `wanted` is one by name, or "" for any."""
@@ -130,8 +135,9 @@ class Fleet:
         if pool is None or not pool.declared:
             return
         offers = {offer.traits.node: offer for offer in event.offers}  # listed twice, the last one counts
-        for name in pool.offers.keys() - offers.keys():
-            self._drop_offered(pool, name)
+        for name in pool.offers:
+            if name not in offers:
+                self._drop_offered(pool, name)
         pool.offers = offers
         working = {node.name: node for node in pool.nodes.values() if node.standing is not Standing.OFFERED}
         for name, offer in offers.items():
@@ -139,6 +145,7 @@ class Fleet:
             if node is None or self.is_offer(node):
                 self._put_offered(pool, offer)
             else:
+                self._relabel(node, offer.traits)
                 self._stand(pool, node, node.worker_standing, node.worker_why)
 
     def _put_offered(self, pool: Pool, offer: NodeOffer) -> None:
@@ -166,13 +173,20 @@ class Fleet:
             if event.traits.node:
                 self._drop_offered(pool, event.traits.node)
             self._total = self._total.plus(node.free)
+            pool.workers += 1
         elif node.kind.capacity != event.capacity:
             self._total = self._total.less(_size(node.kind.capacity)).plus(_size(event.capacity))
             node.resize(event.capacity)
-        if node.kind.traits.labels != event.traits.labels:
-            node.relabel(event.traits)
+        offer = pool.offers.get(node.name)
+        self._relabel(node, event.traits if offer is None else offer.traits)
         self._stand(pool, node, event.standing, event.why_closed)
         return node
+
+    @staticmethod
+    def _relabel(node: Node, newest: Traits) -> None:
+        """The labels of its node as the pool says them now, not as they were when its worker was ordered."""
+        if node.kind.traits.labels != newest.labels:
+            node.relabel(newest.labels)
 
     def _stand(self, pool: Pool, node: Node, standing: Standing, why: str) -> None:
         """A worker's own standing, unless its node itself may not be used."""
@@ -216,6 +230,7 @@ class Fleet:
         self._watcher.drop(node.node_id)
         pool = self.pools.get(node.kind.pool)
         if pool is not None:
+            pool.workers -= not self.is_offer(node)
             pool.nodes.pop(node.node_id, None)
             pool.placement.drop(node.node_id)
 

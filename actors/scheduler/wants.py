@@ -81,7 +81,7 @@ class Wants:
         ]
         for pool, shape in able:
             hold = pool.holds.get("")
-            if hold is None or hold.kind not in _PASSED_OVER:
+            if not pool.full and (hold is None or hold.kind not in _PASSED_OVER):
                 return pool, shape
         return able[0] if able else (None, None)
 

@@ -4,7 +4,7 @@ import pytest
 from levers9_test_deciding import SHAPE, SIZE
 from levers9_test_pool import Stage, node, reasons
 
-from levers9.actors.pool import PoolSettings
+from levers9.actors.pool import GuardSettings, PoolSettings
 from levers9.errors import OutcomeUnknown, StoreUnavailable
 from levers9.model.nodes import NodeOffer, Traits
 from levers9.model.resources import Shape
@@ -69,10 +69,20 @@ def test_never_more_than_the_maximum_and_it_says_so() -> None:
     stage = Stage(max_workers=1)
     sent = stage.say(stage.wanted(HALF, HALF, HALF))
     assert len(stage.starts) == 1
-    assert reasons(sent)[0] == "it is at its maximum of 1 worker."
-    sent = stage.say(stage.wanted(HALF))
     assert reasons(sent) == ["it is at its maximum of 1 worker."]
-    assert reasons(stage.say(stage.wanted())) == [""]
+    assert reasons(stage.say(stage.wanted(HALF))) == []
+
+
+def test_it_says_so_until_a_worker_has_gone_though_others_are_asked_meanwhile() -> None:
+    stage = Stage(max_workers=1)
+    stage.say(stage.wanted(HALF, HALF, HALF))
+    assert reasons(stage.say(stage.wanted())) == []
+    assert reasons(stage.say(stage.exited(stage.ordered()[0], expected=True))) == [""]
+
+
+def test_it_says_so_once_what_it_may_have_is_ordered_and_not_while_that_is_asked_for() -> None:
+    stage = Stage(max_workers=1, guard=GuardSettings(pending=0))
+    assert "it is at its maximum of 1 worker." not in reasons(stage.say(stage.wanted(HALF, HALF, HALF)))
 
 
 def test_a_wish_that_was_held_is_met_when_a_worker_has_gone() -> None:
@@ -106,6 +116,17 @@ class TestCrashLoop:
                 stage.tick(0.5)
             waits.append(stage.now_s - began_s)
         assert waits == [0.0, 1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 60.0, 60.0]
+
+    def test_it_says_that_it_waits_for_as_long_as_it_does_though_others_are_asked_meanwhile(self) -> None:
+        stage = Stage(max_workers=1)
+        for _ in range(4):
+            stage.say(stage.wanted(HALF))
+            stage.tick(2.0)
+            stage.say(stage.exited(stage.starts[-1].worker_id))
+        (said,) = reasons(stage.say(stage.wanted(HALF))) or ["nothing"]
+        assert said == "nothing"
+        assert reasons(stage.say(stage.wanted())) == []
+        assert reasons(stage.tick(60.0)) == [""]
 
     def test_the_reason_says_how_many_ended_early(self) -> None:
         stage = Stage(min_workers=1)
