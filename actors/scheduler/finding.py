@@ -15,6 +15,7 @@ from .events import Request
 from .fleet import NOWHERE, Fleet, Pool, in_pool
 from .live import Live
 from .topology import Assignment, Topologies
+from .wants import PASSED_OVER
 
 Fits = Sequence[tuple[str, Shape]]  # flavors that have quota, each with the shape narrowed to its nodes
 
@@ -59,7 +60,7 @@ class Finder:
             if isinstance(found, Found):
                 return msgspec.structs.replace(found, ready=False)
         for flavor, shape in fits:
-            for pool in self._fleet.eligible(request.workspace, shape.pool):
+            for pool in self._first_who_orders(self._fleet.eligible(request.workspace, shape.pool), request):
                 more = self._with_more(request, flavor, in_pool(shape, pool.name), pool, without)
                 if more is not None:
                     return more
@@ -71,7 +72,8 @@ class Finder:
         """A gang stays within one pool."""
         why: Reason | None = None
         for flavor, shape in fits:
-            for pool in self._fleet.eligible(request.workspace, shape.pool):
+            pools = self._fleet.eligible(request.workspace, shape.pool)
+            for pool in self._first_who_orders(pools, request) if Standing.OFFERED in standings else pools:
                 narrowed = in_pool(shape, pool.name)
                 answer = self._topologies.assign(
                     len(request.members), narrowed, request.together, standings, without, explained=standings == _OPEN
@@ -81,6 +83,17 @@ class Finder:
                 if why is None or (answer.kind is HoldKind.TOPOLOGY and answer.fits > why.fits):
                     why = answer
         return why
+
+    @staticmethod
+    def _first_who_orders(pools: list[Pool], request: Request) -> list[Pool]:
+        """In order, but those that can't start workers now, for anybody or for this gang, come last."""
+        held = {
+            pool.name
+            for pool in pools
+            for hold in (pool.holds.get(""), pool.holds.get(request.request_id))
+            if hold is not None and hold.kind in PASSED_OVER
+        }
+        return sorted(pools, key=lambda pool: pool.name in held) if held else pools
 
     def _with_more(
         self, request: Request, flavor: str, shape: Shape, pool: Pool, without: frozenset[str]

@@ -15,7 +15,7 @@ from .fleet import Fleet, Pool
 from .live import Live
 
 WANTED_MAX: Final = 256  # of one pool at a time: more would not change what it orders now
-_PASSED_OVER: Final = frozenset({HoldKind.MAXIMUM, HoldKind.BACK_OFF})  # then the next pool is asked
+PASSED_OVER: Final = frozenset({HoldKind.MAXIMUM, HoldKind.BACK_OFF})  # then the next pool is asked
 
 
 class Waiting(msgspec.Struct, frozen=True):
@@ -81,7 +81,7 @@ class Wants:
         ]
         for pool, shape in able:
             hold = pool.holds.get("")
-            if not pool.full and (hold is None or hold.kind not in _PASSED_OVER):
+            if not pool.full and (hold is None or hold.kind not in PASSED_OVER):
                 return pool, shape
         return able[0] if able else (None, None)
 

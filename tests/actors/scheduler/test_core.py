@@ -258,6 +258,17 @@ class TestPools:
         decisions = [one for one in told.plan(hold) if isinstance(one, events.RoomWanted)]
         assert {one.pool: len(one.shapes) for one in decisions} == {"first": 0, "second": 1}
 
+    @pytest.mark.parametrize("of", ["", "g"])
+    def test_a_gang_asks_the_next_pool_while_the_first_one_can_start_nothing(self, of: str) -> None:
+        told = Told()
+        told.pool("first", TRAY, rank=0, max_workers=2)
+        told.pool("second", TRAY, rank=1, max_workers=2)
+        told.plan(events.PoolHolds(pool="first", reason=Reason(kind=HoldKind.BACK_OFF), request_id=of))
+        decisions = told.ask(request("g", members=8), request("other", members=8))
+        wishes = [one for one in decisions if isinstance(one, events.RoomWanted)]
+        asked = {gang.request_id: wish.pool for wish in wishes for gang in wish.gangs}
+        assert asked == {"g": "second", "other": "first" if of else "second"}
+
     def test_a_preference_list_is_tried_in_order_whatever_the_order_of_pools(self) -> None:
         told = Told()
         for name, kind in (("t4", "T4"), ("a100", "A100")):
