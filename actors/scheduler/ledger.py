@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import math
+
+from typing import Final
+
 import msgspec
 
 from ...model.nodes import Traits
@@ -18,6 +22,7 @@ from ...wire.client import StubSpec
 from ...wire.scheduling import PoolDeclared
 
 _NO_TRAITS = Traits()
+CORDONED: Final = "cordoned by a person"  # as a row says it, so that silence and new leaders change nothing of it
 
 
 class Room(msgspec.Struct, kw_only=True):
@@ -94,6 +99,18 @@ class Ledger:
         """Know a worker."""
         self.hosts[host.worker_id] = host
         self.orders[host.pool] = self.orders.get(host.pool, 0) + 1
+
+    def let_go(self, worker_ids: tuple[str, ...]) -> None:
+        """They came for a gang that gave them back: those that stand idle have done so for long enough."""
+        for worker_id in worker_ids:
+            host = self.hosts.get(worker_id)
+            if host is not None and not host.rooms:
+                host.idle_since_s = -math.inf
+
+    def forget_pool(self, pool: str) -> None:
+        """A pool is no more. One of that name that comes later counts its orders from the beginning."""
+        self.pools.pop(pool, None)
+        self.orders.pop(pool, None)
 
     def add_room(self, room: Room) -> None:
         """Know a container."""

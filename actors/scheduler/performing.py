@@ -58,7 +58,8 @@ class Performing:
                 self._hold(group, reasons, now_s)
             case events.RoomWanted() as wanted:
                 self._want(wanted)
-            case events.GangGivenBack(request_id=request_id, pool=pool, why=why):
+            case events.GangGivenBack(request_id=request_id, pool=pool, nodes=nodes, why=why):
+                self._ledger.let_go(nodes)
                 self._group.send(f"pool/{pool}", scheduling.GangGivenBack(gang_id=request_id, why=why))
             case _:
                 raise TypeError(f"nobody performs {type(decision).__name__}")

@@ -17,13 +17,9 @@ from .group import Group
 from .ledger import Host, Ledger
 
 _STRANGER: Final = "this worker is not known here any more"
-
-
-CORDONED: Final = "cordoned by a person"  # as a row says it, so that silence and new leaders change nothing of it
-UNCORDONED: Final = "not cordoned"
-_WISHES: Final = {
-    WorkerWish.CORDON: {WorkerState.AVAILABLE: WorkerEvent.CORDON_ASKED},
-    WorkerWish.UNCORDON: {WorkerState.CORDONED: WorkerEvent.UNCORDON_ASKED},
+_MOVED_AT_ONCE: Final = {  # the others move when they report
+    (WorkerWish.CORDON, WorkerState.AVAILABLE): WorkerEvent.CORDON_ASKED,
+    (WorkerWish.UNCORDON, WorkerState.CORDONED): WorkerEvent.UNCORDON_ASKED,
 }
 
 
@@ -31,8 +27,10 @@ def standing_of(host: Host) -> tuple[Standing, str]:
     """What may be done with a worker's room, and why nothing may be placed there."""
     if host.open:
         return Standing.OPEN, ""
-    if host.coming:
+    if host.coming and not host.cordoned:
         return Standing.COMING, ""
+    if host.cordoned and host.state in (WorkerState.CORDONED, WorkerState.ORDERED, WorkerState.PENDING):
+        return Standing.CLOSED, WorkerState.CORDONED.value
     return Standing.CLOSED, host.state.value if host.reported else "it has not reported yet"
 
 
@@ -154,6 +152,10 @@ class Workers:
             self._containers.end(room, ContainerEvent.WORKER_LOST, End.DISCONNECTED, why, now_s)
         del self._ledger.hosts[worker_id]
 
+    def forget_pool(self, pool: str) -> None:
+        """A pool is no more; one of that name that comes later is told what is free."""
+        self._told_free.pop(pool, None)
+
     # What people wish
 
     def wish(self, worker_id: str, wish: WorkerWish, now_s: float) -> WorkerState | None:
@@ -165,12 +167,12 @@ class Workers:
             host.stop_why = "a person asked for it"
             if host.state in (WorkerState.AVAILABLE, WorkerState.CORDONED, WorkerState.DRAINING):
                 self._drain(host, host.stop_why)
-        elif (event := _WISHES.get(wish, {}).get(host.state)) is not None:
-            host.move(event)
-            host.cordoned = wish is WorkerWish.CORDON
         else:
-            return host.state
-        self._group.move_worker(host, CORDONED if host.cordoned else UNCORDONED)
+            host.cordoned = wish is WorkerWish.CORDON
+            event = _MOVED_AT_ONCE.get((wish, host.state))
+            if event is not None:
+                host.move(event)
+        self._group.move_worker(host)
         self._tell(host, now_s)
         return host.state
 
@@ -199,7 +201,7 @@ class Workers:
         """Idle workers leave, but for those that the pool keeps, and without whom less than it wants would be free."""
         declared = self._ledger.pools.get(pool) or scheduling.PoolDeclared(pool=pool)
         hosts = [host for host in self._ledger.hosts.values() if host.pool == pool and host.open]
-        idle = [host for host in hosts if not host.rooms and now_s - host.idle_since_s >= declared.idle_s]
+        idle = [host for host in hosts if now_s - host.idle_since_s >= declared.idle_s and self._is_empty(host)]
         free = self._free(hosts) if declared.min_free != NOTHING else NOTHING
         if declared.min_free != NOTHING:
             self._tell_free(pool)
@@ -211,6 +213,10 @@ class Workers:
             self._drain(host, "idle")
             self._group.move_worker(host)
             self._tell(host, now_s)
+
+    def _is_empty(self, host: Host) -> bool:
+        """Nothing is on it, and nothing is promised to a gang of which others are still to come."""
+        return not host.rooms and not self._deciding.core.fleet.nodes[host.worker_id].uses
 
     def _tell_free(self, pool: str) -> None:
         """The pool orders ahead of anybody's wish: it hears what is left, once it has changed."""

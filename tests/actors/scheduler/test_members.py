@@ -6,6 +6,7 @@ import pytest
 from levers9_test_deciding import Sent, spec_of
 from levers9_test_scheduler import Stage, gone, placed
 
+from levers9.model.figures import GANG_READY_S
 from levers9.model.resources import Capacity
 from levers9.model.states import ContainerState, End
 from levers9.store import operations as ops
@@ -96,11 +97,47 @@ def test_replacements_of_whom_an_earlier_leader_never_heard_end_when_nothing_is_
     assert gone(stage.say()) == {"c": End.DISCONNECTED}
 
 
-def test_what_makes_room_is_stopped_with_the_word_that_it_does() -> None:
+@pytest.mark.parametrize("restarted", [False, True])
+def test_what_makes_room_is_stopped_with_the_word_that_it_does(restarted: bool) -> None:
     stage, sent = gang()
     room = stage.policy.ledger.rooms["a"]
     stage.policy._containers.preempt(room, "others go first")
     (stop,) = stage.say().of(scheduling.StopContainer)
     assert (stop.container_id, stop.preempted) == ("a", True)
+    if restarted:
+        stage.restart()
     ended = stage.say(stage.ended("a", home(sent)["a"])).only(scheduling.ContainerGone)
     assert ended.preempted
+
+
+def half_there(idle_s: float) -> Stage:
+    """A gang whose two workers were ordered, of which one has come; idle ones leave after so long."""
+    stage = Stage(sizes={"default": ONE})
+    declared = scheduling.PoolDeclared(pool="default", size=ONE, max_workers=2, idle_s=idle_s)
+    stage.say(Letter(declared, source="pool/default", target="scheduler"))
+    stage.say(ask(stage, "a", "b"))
+    stage.say(stage.order("one", size=ONE), stage.order("two", size=ONE))
+    stage.say(stage.report(worker_id="one", size=ONE))
+    return stage
+
+
+def test_a_worker_that_waits_for_the_others_of_its_gang_is_not_idle() -> None:
+    assert half_there(idle_s=1.0).tick(GANG_READY_S - 1.0).of(scheduling.StopWorker) == []
+
+
+def test_workers_that_a_gang_gives_back_leave_at_once_where_nobody_needs_them() -> None:
+    stage = half_there(idle_s=10 * GANG_READY_S)
+    assert stage.tick(GANG_READY_S - 1.0).of(scheduling.StopWorker) == []
+    stage.tick(1.0)
+    sent = stage.tick(1.0)
+    sent += stage.say(stage.report(worker_id="two", size=ONE))
+    sent += stage.tick(1.0)
+    assert [one.worker_id for one in sent.of(scheduling.StopWorker)] == ["one", "two"]
+
+
+def test_workers_that_a_gang_gives_back_are_kept_as_many_as_the_pool_keeps() -> None:
+    stage = half_there(idle_s=10 * GANG_READY_S)
+    declared = scheduling.PoolDeclared(pool="default", size=ONE, max_workers=2, keep_workers=1, idle_s=1e6)
+    stage.say(Letter(declared, source="pool/default", target="scheduler"))
+    stage.tick(GANG_READY_S)
+    assert stage.tick(2.0).of(scheduling.StopWorker) == []
