@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Final
 
 from ...model.states import ContainerEvent, ContainerState, End, TokenKind
 from ...model.tokens import hash_of, hint_of
@@ -13,6 +14,9 @@ from . import events
 from .deciding import Deciding
 from .group import Group
 from .ledger import Host, Ledger, Room
+
+
+PREEMPTED: Final = "preempted: "  # as a row begins to say why it stops, so that a new leader knows it, too
 
 
 def request_of(rooms: list[Room], requested_at_s: float) -> events.Request:
@@ -153,8 +157,9 @@ class Containers:
         if room.state in (ContainerState.REQUESTED, ContainerState.STOPPING):
             return
         room.preempted = True
-        self._group.move_container(room, room.move(ContainerEvent.STOP_ASKED))
-        self.stop(room, f"preempted: {why}")
+        why = f"{PREEMPTED}{why}"
+        self._group.move_container(room, room.move(ContainerEvent.STOP_ASKED), why=why)
+        self.stop(room, why)
 
     def ready(self, message: scheduling.ContainerReady, source: str, now_s: float) -> None:
         """A container is warm, says its own worker. One that was told to stop meanwhile gets no call."""

@@ -19,7 +19,7 @@ from ...wire.letter import Letter
 from ...wire.message import Failure, Send
 from ..applied import require_all
 from . import events
-from .containers import Containers, request_of
+from .containers import PREEMPTED, Containers, request_of
 from .core import Core
 from .deciding import Deciding
 from .group import Group, Plan
@@ -297,6 +297,7 @@ def _room(row: ops.ContainerRow, spec: StubSpec) -> Room:
         flavor=row.flavor,
         gang_id=row.gang_id,
         rank=row.rank,
+        preempted=row.why.startswith(PREEMPTED),
     )
 
 
