@@ -9,7 +9,7 @@ from ...model.states import ContainerState, End
 from ...store import operations as ops
 from ...wire.letter import Letter
 from ...wire.message import Message, Send
-from .ledger import Host, Room
+from .ledger import CORDONED, Host, Room
 
 
 class Plan(msgspec.Struct, kw_only=True):
@@ -76,14 +76,14 @@ class Group:
         )
 
     def move_worker(self, host: Host, why: str = "") -> None:
-        """A worker is in its state of now, with its epoch and size of now."""
+        """A worker is in its state of now, with its epoch and size of now. That it is cordoned is never left out."""
         self._worker_moves[host.worker_id] = ops.WorkerMove(
             worker_id=host.worker_id,
             sources=(),
             state=host.state,
             epoch=host.epoch,
             capacity=host.capacity,
-            why=why,
+            why=why or (CORDONED if host.cordoned else ""),
         )
 
     def take(self, now_s: float) -> Plan | None:

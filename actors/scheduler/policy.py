@@ -24,11 +24,11 @@ from .core import Core
 from .deciding import Deciding
 from .group import Group, Plan
 from .journal import Record
-from .ledger import Host, Ledger, Room
+from .ledger import CORDONED, Host, Ledger, Room
 from .operating import OPERATORS, Operators
 from .performing import Performing
 from .placement import Placement, new_placement
-from .workers import CORDONED, Workers
+from .workers import Workers
 
 _NO_QUEUEING = Queueing()
 
@@ -198,7 +198,8 @@ class SchedulerPolicy:
             case scheduling.PoolDeclared() as message:
                 self._declare(message, now_s)
             case scheduling.PoolRetired(pool=pool):
-                self.ledger.pools.pop(pool, None)
+                self.ledger.forget_pool(pool)
+                self._workers.forget_pool(pool)
                 self._deciding.tell(events.PoolDropped(pool=pool), now_s)
             case scheduling.PoolNodes(pool=pool, offers=offers):
                 self._deciding.tell(events.NodesOffered(pool=pool, offers=offers), now_s)
@@ -281,7 +282,7 @@ def _host(row: ops.WorkerRow, now_s: float) -> Host:
         idle_since_s=now_s,
         silent_since_s=now_s,
         stop_why="it was asked before" if row.state is WorkerState.DRAINING else "",
-        cordoned=row.why == CORDONED,
+        cordoned=row.why == CORDONED or row.state is WorkerState.CORDONED,
     )
 
 
