@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Final
 
+from ...model.queues import DEFAULT
 from ...model.reasons import Reason
 from ...model.resources import Shape
 from . import events
@@ -34,6 +35,7 @@ class Admitting:
         self._request_of: dict[str, str] = {}  # by member, of those that wait
         self.lost: dict[str, tuple[str, int]] = {}  # by member that replaces one: its request and rank
         self._victims: dict[str, dict[str, None]] = {}  # by request: those that stop to make room for it
+        self._due: dict[str, None] = {}  # requests for whom nodes are reserved, and somebody alike may not use them
 
     # Asking and ending
 
@@ -133,10 +135,16 @@ class Admitting:
         """Know what another one knew."""
         self._victims = {request_id: dict.fromkeys(victims) for request_id, victims in stopping}
 
+    def forget(self) -> None:
+        """All are looked at in their turn."""
+        self._due.clear()
+
     # Deciding
 
     def settle(self, nodes_changed: bool) -> list[Decision]:
         """First come promises, oldest first, and members of gangs that were lost."""
+        self._core.reservations.renew(self._core.now_s)
+        self._wake_for_opened()
         decisions, back = self._core.promises.review(self._core.now_s, nodes_changed)
         for decision in decisions:
             if isinstance(decision, events.Placed):
@@ -147,6 +155,15 @@ class Admitting:
         for member, (request_id, rank) in tuple(self.lost.items()):
             decisions += self._replace(member, request_id, rank)
         return decisions
+
+    def next(self) -> Request | None:
+        """Whose turn it is: room that is reserved is there for one request, whoever else goes before it."""
+        while self._due:
+            request_id = next(iter(self._due))
+            del self._due[request_id]
+            if request_id in self.waiting:
+                return self.waiting[request_id]
+        return self._core.queues.next(self._core.now_s)
 
     def look_at(self, request: Request) -> list[Decision]:
         """Place the request that is next, or find out why it must wait."""
@@ -159,11 +176,12 @@ class Admitting:
             core.queues.park(request.request_id, Parked.QUOTA)
             core.holding.hold(request, fits, (), self._stopping(request))
             return victims
-        found = core.finder.now(request, fits, core.reservations.without(request, core.now_s))
+        without = core.reservations.without(request, core.now_s)
+        found = core.finder.now(request, fits, without)
         if isinstance(found, Found):
             return [self._place(request, found)]
         if core.promises.may(request, core.now_s):
-            later = core.finder.later(request, fits, core.reservations.without(request, core.now_s))
+            later = core.finder.later(request, fits, without)
             if later is not None:
                 core.promises.make(request, later, core.now_s)
                 self._wait_no_more(request)
@@ -171,7 +189,10 @@ class Admitting:
         victims = self._preempt(request)
         if victims and not self._stopping(request):
             return [*victims, *self.look_at(request)]
-        core.queues.park(request.request_id, Parked.ROOM)
+        if without:
+            alike = (one for one in core.reservations.holders() if core.queues.alike(one, request.request_id))
+            self._due.update((one, None) for one in alike if one != request.request_id)
+        core.queues.park(request.request_id, Parked.ROOM, reserved=bool(without))
         core.holding.hold(request, found, fits, self._stopping(request))
         return victims
 
@@ -266,13 +287,24 @@ class Admitting:
         """A gang that has only a promise has nothing to stop: it gives that back, and waits again."""
         core = self._core
         live = core.tenants.by_request[victim]
-        why = f"a request of higher priority needs its room ({request.priority})"
+        why = self._why_stop(live.request, request)
         if not live.promised:
             return events.Preempted(request_id=victim, by_workspace=request.workspace, why=why)
         self._stops_no_more(victim)
         back = core.promises.drop(live, why, core.now_s)
         self._wait(live.request)
         return back
+
+    def _why_stop(self, victim: Request, request: Request) -> str:
+        """In words for the victim: of another quota it only hears that what was lent is taken back."""
+        queues = self._core.queueing.queues
+        quota_of = {(queue.workspace, queue.name): queue.quota for queue in queues}
+        quotas = (quota_of.get((each.workspace, each.queue), DEFAULT) for each in (victim, request))
+        if next(quotas) != next(quotas):
+            return "quota that its queue had borrowed is taken back"
+        if victim.priority == request.priority:
+            return f"a request of the same priority that was made earlier needs its room ({request.priority})"
+        return f"a request of higher priority needs its room ({request.priority})"
 
     @contextmanager
     def _without(self, victims: tuple[str, ...]) -> Iterator[None]:

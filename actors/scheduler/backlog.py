@@ -145,6 +145,10 @@ class Backlog:
         line = lane.lines.first()
         if line is None:
             self._hide(lane, Where.NOWHERE if lane.where is not Where.BLOCKED else Where.BLOCKED)
+        elif lane.where is Where.BLOCKED:
+            if lane.roomless and _rises_above(line, lane.below):
+                del self._roomless[lane.gate.shape][lane]
+                self.unblock(lane)
         elif lane.where is Where.FRONT:
             lane.row.front.put(lane, line.key)
             self._rank_row(lane.row)
@@ -172,6 +176,8 @@ class Backlog:
         level, _, _, requested_at_s, name = line.key
         cell.lanes.put(lane, (level, 0, lane.row.account.share, requested_at_s, name))
         self._rank_cell(lane.gate, cell)
+        if lane.gate.shut is Parked.ROOM and _rises_above(line, lane.gate.below):
+            self._reopen(lane.gate)
 
     def _rank_cell(self, gate: Gate, cell: Cell) -> None:
         lane = cell.lanes.first()
@@ -262,7 +268,7 @@ class Backlog:
         best_key: Key | None = None
         for gate in tuple(self._probing):
             if gate.wakers and not any(fits(gate.shape) for fits in gate.wakers):
-                self.shut(gate, Parked.ROOM)  # somebody else has the room by now
+                self.shut(gate, Parked.ROOM, gate.below)  # somebody else has the room by now
                 continue
             self._catch_up(gate)
             cell = gate.store.first()
@@ -280,11 +286,14 @@ class Backlog:
 
     # Parking and waking
 
-    def shut(self, gate: Gate, on: Parked) -> None:
+    def shut(self, gate: Gate, on: Parked, below: int | None = None) -> None:
         """None behind this gate is looked at until it is woken. What is in front moves when it comes up."""
-        if gate.shut is not None:
+        if gate.shut is Parked.ROOM and gate.below is not None and on is Parked.QUOTA:
+            self._shut_no_more_for_room(gate)
+        elif gate.shut is not None:
             return
         gate.shut = on
+        gate.below = below
         gate.probing = False
         gate.wakers = ()
         self._probing.pop(gate, None)
@@ -309,14 +318,30 @@ class Backlog:
                 self._ajar(gate)
             self._open_surplus()
 
-    def park_for_room(self, lane: Lane) -> None:
-        """It has no room, and whoever may use no other nodes has none either."""
+    def park_for_room(self, lane: Lane, below: int | None = None) -> None:
+        """It has no room, and whoever may use no other nodes has none either.
+
+        Where there might be some if nodes were not reserved, that is so `below` or at the level of the one who asked.
+        """
         if lane.gate.apart:
             self._roomless.setdefault(lane.gate.shape, {})[lane] = None
             self.block(lane)
             lane.roomless = True
+            lane.below = below
         else:
-            self.shut(lane.gate, Parked.ROOM)
+            self.shut(lane.gate, Parked.ROOM, below)
+
+    def _reopen(self, gate: Gate) -> None:
+        """Somebody came who may use nodes that are reserved."""
+        self._shut_no_more_for_room(gate)
+        self._ajar(gate)
+        self._open_surplus()
+
+    def _shut_no_more_for_room(self, gate: Gate) -> None:
+        rooms = self._shut_for_room[gate.shape]
+        del rooms[gate]
+        if not rooms:
+            del self._shut_for_room[gate.shape]
 
     def wake_room(self, fits: Callable[[Shape], bool], serves: str) -> None:
         """Room was freed: whoever is told to fit may be looked at again. Each shape is asked for once."""
@@ -360,6 +385,8 @@ class Backlog:
             lane.where = Where.NOWHERE
             lane.roomless = False
             self._show(lane)
+            if lane.where is Where.STORE and lane.gate.shut is Parked.ROOM and lane.gate.below is not None:
+                self._reopen(lane.gate)  # its first may be the one for whom nodes are reserved
 
     def park_line(self, line: Line) -> None:
         """This line alone is not looked at until all are woken."""
@@ -406,6 +433,10 @@ class Backlog:
     def lines(self) -> Iterator[Line]:
         """All lines."""
         return (line for gate in self._gates.values() for lane in gate.lanes for line in lane.by_name.values())
+
+
+def _rises_above(line: Line, below: int | None) -> bool:
+    return below is not None and line.level > below
 
 
 def _first_lane(space: Space) -> Lane:

@@ -178,7 +178,7 @@ class Core:
         decisions = self.admitting.settle(self._nodes_changed)
         self._nodes_changed = False
         for _ in range(steps):
-            request = self.queues.next(self.now_s)
+            request = self.admitting.next()
             if request is None:
                 break
             decisions += self.admitting.look_at(request)
@@ -194,6 +194,7 @@ class Core:
         From here on all is looked at and told again, as it is by a core that was told these.
         """
         self.queues.renew()
+        self.admitting.forget()
         self.holding.forget()
         self._dirty = self._nodes_changed = True
         return tuple(snapshot_of(self))

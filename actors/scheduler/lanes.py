@@ -101,7 +101,7 @@ class Where(enum.Enum):
 class Lane(Placed):
     """Requests of one queue and one kind. A limit in the way of one of them is in the way of all."""
 
-    __slots__ = ("by_name", "gate", "kind", "lines", "options", "roomless", "row", "size", "where")
+    __slots__ = ("below", "by_name", "gate", "kind", "lines", "options", "roomless", "row", "size", "where")
 
     def __init__(self, row: Row, kind: Kind, options: tuple[Option, ...], gate: Gate, turns: Turns) -> None:
         super().__init__()
@@ -114,6 +114,7 @@ class Lane(Placed):
         self.lines: Ordered[Line] = Ordered(turns)
         self.where = Where.NOWHERE
         self.roomless = False
+        self.below: int | None = None  # where it is roomless: as for a gate
 
 
 GateKey = tuple[str, tuple[tuple[str, tuple[tuple[str, int], ...]], ...], Kind, bool]
@@ -134,7 +135,7 @@ class Cell(Placed):
 class Gate:
     """All lanes of a kind that draw on one tree of quotas in the same way, and may use the same nodes."""
 
-    __slots__ = ("bounds", "cells", "key", "lanes", "probing", "shut", "since", "store", "tree", "wakers")
+    __slots__ = ("below", "bounds", "cells", "key", "lanes", "probing", "shut", "since", "store", "tree", "wakers")
 
     def __init__(self, key: GateKey, tree: str, bounds: Bounds, turns: Turns) -> None:
         self.key = key
@@ -144,6 +145,7 @@ class Gate:
         self.store: Ordered[Cell] = Ordered(turns)
         self.cells: dict[Space, Cell] = {}
         self.shut: Parked | None = None
+        self.below: int | None = None  # shut as nodes are reserved: up to this level; None: whoever asks has no room
         self.probing = False
         self.wakers: tuple[Callable[[Shape], bool], ...] = ()  # while ajar for room they know of; none: always
         self.since = 0  # up to which change of shares the store is in order

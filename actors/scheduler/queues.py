@@ -181,19 +181,28 @@ class Queues:
             raise ValueError(f"{request_id} does not wait")
         return found
 
-    def park(self, request_id: str, on: Parked) -> None:
-        """It and all equal ones are not looked at until something may have changed; unless it does not wait at all."""
+    def alike(self, one: str, other: str) -> bool:
+        """Whether two that wait are looked at in place of each other."""
+        found = self._backlog.find(one), self._backlog.find(other)
+        return found[0] is not None and found[1] is not None and found[0][1].lane.gate is found[1][1].lane.gate
+
+    def park(self, request_id: str, on: Parked, reserved: bool = False) -> None:
+        """It and all equal ones are not looked at until something may have changed; unless it does not wait at all.
+
+        `reserved`: there may be room for others of a higher priority, counted with ageing.
+        """
         found = self._backlog.find(request_id)
         if found is None:
             return
-        line = found[1]
+        request, line = found
         saver = self._saving.of_request(request_id)
         if saver is not None:
             saver.ready = False
             if not any(victim in self._grants.by_request for victim in saver.victims):
                 self._save_no_more(request_id)
         if on is Parked.ROOM:
-            self._backlog.park_for_room(line.lane)
+            below = self._level_of(line, request.requested_at_s) if reserved else None
+            self._backlog.park_for_room(line.lane, below)
         elif on is Parked.OTHER or not self._waits.park(line.lane, request_id):
             self._backlog.park_line(line)
 

@@ -65,6 +65,7 @@ class Reservations:
         self._values: dict[str, int] = {}
         self._ageing = FairShare()
         self._opened: dict[str, None] = {}
+        self._eased: dict[str, None] = {}  # some may go around these who could not before
         self._renew_at_s = 0.0
         self._looks = 0  # left until then
         self._passed_over: dict[tuple[str, str], float] = {}  # by request and pool: until when
@@ -103,7 +104,7 @@ class Reservations:
 
         `shape` is narrowed to a flavor. Nothing is kept for what would not fit on the nodes there are.
         """
-        self._renew(now_s)
+        self.renew(now_s)
         kept = self._kept.get(request.request_id)
         if kept is not None:
             return kept
@@ -126,7 +127,7 @@ class Reservations:
         """
         if not self._kept:
             return NOWHERE
-        self._renew(now_s)
+        self.renew(now_s)
         closed = [
             self._closed[request_id]
             for request_id, reserved in self._kept.items()
@@ -140,7 +141,12 @@ class Reservations:
         value = self._values.get(request.priority, self._values.get(DEFAULT, 0))
         if self._ageing.ageing_s <= 0:
             return value
-        return value + self._ageing.ageing_step * int((now_s - request.requested_at_s) // self._ageing.ageing_s)
+        waited_ms = max(0, int(now_s * 1000) - int(request.requested_at_s * 1000))  # counted as queues do
+        return value + self._ageing.ageing_step * (waited_ms // max(1, int(self._ageing.ageing_s * 1000)))
+
+    def holders(self) -> tuple[str, ...]:
+        """Who has nodes reserved."""
+        return tuple(self._kept)
 
     def release(self, request_id: str) -> None:
         """It has started, or waits no more."""
@@ -150,11 +156,12 @@ class Reservations:
             self._opened.update(dict.fromkeys(reserved.nodes))
 
     def opened(self) -> tuple[str, ...]:
-        """The nodes that are closed no more since this was asked last: whoever left them alone may look again."""
+        """The nodes that are open to more than when this was asked last: whoever left them alone may look again."""
         still = NOWHERE.union(*self._closed.values())
-        opened = tuple(node_id for node_id in self._opened if node_id not in still)
+        opened = dict.fromkeys((*(node_id for node_id in self._opened if node_id not in still), *self._eased))
         self._opened.clear()
-        return opened
+        self._eased.clear()
+        return tuple(opened)
 
     def _crowded(self, pool: str) -> bool:
         """Whether enough is reserved already of a pool; a request for any pool is alone."""
@@ -210,7 +217,7 @@ class Reservations:
 
     # As time goes by
 
-    def _renew(self, now_s: float) -> None:
+    def renew(self, now_s: float) -> None:
         """Nodes vanish and close; what ended early makes a start sooner, and nothing makes it later than was said."""
         if now_s < self._renew_at_s:
             return
@@ -223,6 +230,8 @@ class Reservations:
                 self.release(request_id)
                 if renewed is not None:
                     self._keep(renewed)
+                    if reserved.at_s == NEVER_S or renewed.at_s > reserved.at_s:
+                        self._eased.update(dict.fromkeys(renewed.nodes))
 
     def _renewed(self, reserved: Reserved, now_s: float) -> Reserved | None:
         nodes = [self._topologies.nodes.get(node_id) for node_id in reserved.nodes]

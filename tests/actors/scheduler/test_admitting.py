@@ -1,0 +1,160 @@
+"""Nodes that are reserved serve the one they are reserved for, and hold nobody back who may have other room."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
+
+from levers9.actors.scheduler import events
+from levers9.actors.scheduler.capacity import Standing
+from levers9.actors.scheduler.core import Core
+from levers9.actors.scheduler.events import Decision, Request
+from levers9.actors.scheduler.finding import Found
+from levers9.actors.scheduler.placement import new_placement
+from levers9.model.queues import Flavor, FlavorLimits, Limits, PriorityClass, Queue, Queueing, Quota, Share
+from levers9.model.reasons import Reason
+from levers9.model.resources import Capacity, Shape
+
+SIZE = Capacity(cpu_milli=1000, memory_mib=1000)
+WHOLE = Shape(cpu_milli=1000, memory_mib=1000)
+HALF = Shape(cpu_milli=500, memory_mib=500)
+HIGH = PriorityClass(name="high", value=100)
+QUEUEING = Queueing(
+    flavors=(Flavor(name="all"),),
+    quotas=(Quota(name="few", flavors=(FlavorLimits(flavor="all", cpu=Limits(nominal=2000)),)),),
+    queues=(Queue(name="q", workspace="a", quota="few"), Queue(name="q", workspace="b", quota="few")),
+    shares=(Share(workspace="c", max_containers=2),),
+    priorities=(HIGH,),
+)
+PLACES = (("a", "q"), ("b", "q"), ("a", "default"), ("b", "default"), ("c", "default"))
+
+
+class Told:
+    """A core with a pool; nobody is asked to yield, so that what waits for long is held back by nothing else."""
+
+    def __init__(self, queueing: Queueing, nodes: int) -> None:
+        self.core = Core(new_placement, queueing)
+        self.now_s = 1000.0
+        self.number = 0
+        self.tell(events.PoolSet(pool="p"))
+        for number in range(nodes):
+            self.node(f"n{number}")
+
+    def node(self, name: str, standing: Standing = Standing.OPEN) -> None:
+        self.tell(events.NodeSet(node_id=name, pool="p", capacity=SIZE, standing=standing))
+
+    def tell(self, *told: events.Event) -> list[str]:
+        """Who got room."""
+        decisions: list[Decision] = []
+        for event in (*told, events.Planned(steps=256)):
+            decisions += self.core.handle(event, self.now_s)
+        return [one.request_id for one in decisions if isinstance(one, events.Placed)]
+
+    def ask(self, workspace: str, shape: Shape = WHOLE, members: int = 1, **more: object) -> list[str]:
+        self.number += 1
+        name = f"{workspace}{self.number}"
+        asked = Request(
+            request_id=name,
+            group=f"{workspace}-{more}-{shape}-{members}",
+            workspace=workspace,
+            members=tuple(f"{name}/{rank}" for rank in range(members)),
+            shape=shape,
+            requested_at_s=self.now_s,
+            **more,  # type: ignore[arg-type]
+        )
+        return self.tell(events.Requested(requests=(asked,)))
+
+    def wait(self, seconds: float) -> list[str]:
+        self.now_s += seconds
+        return [*self.tell(events.Ticked()), *self.tell(events.Ticked())]
+
+    @property
+    def reserved(self) -> tuple[str, ...]:
+        return self.core.reservations.holders()
+
+    def end_on(self, node_id: str) -> list[str]:
+        return self.tell(*(events.Ended(member=member) for member in tuple(self.core.fleet.nodes[node_id].uses)))
+
+
+def test_a_node_that_is_reserved_is_used_by_the_one_it_is_reserved_for_though_another_goes_first() -> None:
+    told = Told(Queueing(), nodes=4)
+    for _ in range(6):
+        told.ask("a")
+    told.now_s += 5
+    told.ask("b")
+    told.core.queues.yields = lambda now_s: ()  # type: ignore[method-assign]
+    told.wait(70)
+    assert told.reserved == ("a5",)
+    (node_id,) = told.core.reservations.without(told.core.admitting.waiting["b7"], told.now_s)
+    assert told.end_on(node_id) == ["a5"]
+
+
+def test_one_of_a_higher_priority_that_comes_later_may_use_what_is_reserved() -> None:
+    told = Told(Queueing(priorities=(HIGH,)), nodes=3)
+    for _ in range(3):
+        told.ask("a")
+    told.ask("g", members=2)
+    told.wait(70)
+    told.ask("b")
+    (first, _) = told.core.reservations.without(told.core.admitting.waiting["b5"], told.now_s)
+    assert told.end_on(first) == []
+    assert told.ask("b") == []
+    assert told.ask("c", priority="high") == ["c7"]
+
+
+class Reserving(RuleBasedStateMachine):
+    """Few nodes that are full for long, so that somebody has some reserved nearly always."""
+
+    @initialize(nodes=st.integers(2, 4), apart=st.booleans())
+    def begin(self, nodes: int, apart: bool) -> None:
+        self.told = Told(QUEUEING, nodes)
+        self.told.core.queues.yields = lambda now_s: ()  # type: ignore[method-assign]
+        if apart:
+            self.told.tell(events.PoolSet(pool="own", serves="c"))
+        for _ in range(nodes + 2):
+            self.told.ask("a")
+
+    @rule(
+        place=st.sampled_from(PLACES),
+        shape=st.sampled_from((WHOLE, WHOLE, HALF)),
+        members=st.sampled_from((1, 1, 2)),
+        priority=st.sampled_from(("default", "default", "high")),
+        limit_s=st.sampled_from((0.0, 0.0, 30.0, 600.0)),
+    )
+    def ask(self, place: tuple[str, str], shape: Shape, members: int, priority: str, limit_s: float) -> None:
+        self.told.ask(place[0], shape, members, queue=place[1], priority=priority, limit_s=limit_s)
+
+    @rule(number=st.integers(0, 4))
+    def end(self, number: int) -> None:
+        if f"n{number}" in self.told.core.fleet.nodes:
+            self.told.end_on(f"n{number}")
+
+    @rule(place=st.integers(0, 50))
+    def withdraw(self, place: int) -> None:
+        waiting = tuple(self.told.core.admitting.waiting.values())
+        if waiting:
+            self.told.tell(events.Ended(member=waiting[place % len(waiting)].members[0]))
+
+    @rule(number=st.integers(0, 4), standing=st.sampled_from((Standing.OPEN, Standing.CLOSED)))
+    def set_node(self, number: int, standing: Standing) -> None:
+        self.told.node(f"n{number}", standing)
+
+    @rule(seconds=st.sampled_from((0.5, 2.0, 11.0, 61.0, 299.5, 300.0)))
+    def wait(self, seconds: float) -> None:
+        self.told.wait(seconds)
+
+    @invariant()
+    def nobody_waits_who_has_quota_and_room(self) -> None:
+        core = self.told.core
+        for asked in core.admitting.waiting.values():
+            fits = core.queues.check(asked, core.now_s)
+            if not isinstance(fits, Reason):
+                without = core.reservations.without(asked, core.now_s)
+                assert not isinstance(core.finder.now(asked, fits, without), Found), asked.request_id
+
+
+TestReserving = Reserving.TestCase
+TestReserving.settings = settings.get_profile("property")
+TestReserving = pytest.mark.slow(TestReserving)
