@@ -31,7 +31,7 @@ def standing_of(host: Host) -> tuple[Standing, str]:
         return Standing.COMING, ""
     if host.cordoned and host.state in (WorkerState.CORDONED, WorkerState.ORDERED, WorkerState.PENDING):
         return Standing.CLOSED, WorkerState.CORDONED.value
-    return Standing.CLOSED, host.state.value if host.reported else "it has not reported yet"
+    return Standing.CLOSED, host.state.value if host.reported else "not reporting yet"
 
 
 class Workers:

@@ -7,7 +7,18 @@ from levers9.actors.scheduler.capacity import Standing
 from levers9.actors.scheduler.core import Core
 from levers9.actors.scheduler.events import Decision, Held, Preempted, Request
 from levers9.actors.scheduler.placement import new_placement
-from levers9.model.queues import Flavor, FlavorLimits, Limits, PriorityClass, Queue, Queueing, Quota, Within
+from levers9.model.queues import (
+    Cohort,
+    Flavor,
+    FlavorLimits,
+    Limits,
+    PriorityClass,
+    Queue,
+    Queueing,
+    Quota,
+    Reclaim,
+    Within,
+)
 from levers9.model.reasons import Holder, HoldKind, Reason
 from levers9.model.resources import Capacity, Shape
 
@@ -15,6 +26,7 @@ GB200 = Capacity(cpu_milli=4000, memory_mib=4096, gpu_count=2, gpu_type="GB200")
 A100 = Capacity(cpu_milli=4000, memory_mib=4096, gpu_count=2, gpu_type="A100")
 PLAIN = Capacity(cpu_milli=1000, memory_mib=1024)
 QUEUEING = Queueing(
+    cohorts=(Cohort(name="c"),),
     flavors=(Flavor(name="gb200", gpu_type="GB200"), Flavor(name="plain", pool="plain", gpu_type="none")),
     quotas=(
         Quota(name="gpu", flavors=(FlavorLimits(flavor="gb200", gpu=Limits(nominal=2000)),)),
@@ -24,10 +36,17 @@ QUEUEING = Queueing(
             preempt=Within.LOWER_PRIORITY,
             flavors=(FlavorLimits(flavor="plain", cpu=Limits(nominal=1000)),),
         ),
+        Quota(
+            name="lends",
+            cohort="c",
+            reclaim=Reclaim.ANY,
+            flavors=(FlavorLimits(flavor="gb200", gpu=Limits(nominal=4000)),),
+        ),
+        Quota(name="borrows", cohort="c", flavors=(FlavorLimits(flavor="gb200", gpu=Limits(nominal=0)),)),
     ),
     queues=tuple(
         Queue(name=quota, workspace=workspace, quota=quota)
-        for quota in ("gpu", "more", "ranked")
+        for quota in ("gpu", "more", "ranked", "lends", "borrows")
         for workspace in ("a", "b")
     ),
     priorities=(PriorityClass(name="urgent", value=1000),),
@@ -102,3 +121,20 @@ def test_a_group_behind_a_full_quota_has_its_own_try_at_who_must_stop() -> None:
     assert [each.request_id for each in decisions if isinstance(each, Preempted)] == ["low"]
     (told,) = [each.reasons[0].kind for each in decisions if isinstance(each, Held) and each.group == "high"]
     assert told is HoldKind.PREEMPTING
+
+
+def test_who_stops_hears_whether_priority_or_lent_quota_is_why() -> None:
+    scene = Scene()
+    plain = Shape(cpu_milli=1000, memory_mib=256, pool="plain")
+    scene.ask("low", plain, queue="ranked")
+    cards = Shape(cpu_milli=100, memory_mib=100, gpu_count=2, gpu_types=("GB200",))
+    for name in ("one", "two"):
+        scene.ask(name, cards, queue="borrows")
+    decisions = (
+        *scene.ask("high", plain, queue="ranked", priority="urgent"),
+        *scene.ask("owner", cards, workspace="b", queue="lends"),
+    )
+    assert [each.why for each in decisions if isinstance(each, Preempted)] == [
+        "a request of higher priority needs its room (urgent)",
+        "quota that its queue had borrowed is taken back",
+    ]

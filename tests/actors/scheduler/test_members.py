@@ -6,8 +6,8 @@ import pytest
 from levers9_test_deciding import Sent, spec_of
 from levers9_test_scheduler import Stage, gone, placed
 
-from levers9.model.figures import GANG_READY_S
-from levers9.model.resources import Capacity
+from levers9.model.figures import GANG_READY_S, REPORT_WAIT_S
+from levers9.model.resources import Capacity, Shape
 from levers9.model.states import ContainerState, End
 from levers9.store import operations as ops
 from levers9.wire import scheduling
@@ -108,6 +108,15 @@ def test_what_makes_room_is_stopped_with_the_word_that_it_does(restarted: bool) 
         stage.restart()
     ended = stage.say(stage.ended("a", home(sent)["a"])).only(scheduling.ContainerGone)
     assert ended.preempted
+
+
+def test_a_worker_that_a_new_leader_has_not_heard_of_is_told_in_words_that_fit_its_name() -> None:
+    stage = Stage()
+    stage.worker("one", size=ONE)
+    stage.restart()
+    stage.now_s += REPORT_WAIT_S
+    (held,) = stage.say(stage.request("a", shape=Shape(cpu_milli=200, memory_mib=10))).of(scheduling.ContainerHeld)
+    assert "one is not reporting yet." in held.why
 
 
 def half_there(idle_s: float) -> Stage:
