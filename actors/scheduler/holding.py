@@ -218,9 +218,10 @@ class Holding:
             self._holders = self._count_holders()
         own: dict[str, Holder] = {}
         others: Holder | None = None
+        pools = frozenset(pool.name for pool in self._core.fleet.eligible(request.workspace, request.shape.pool))
         lenders = frozenset((reason.quota, *self._lenders(reason.quota)))  # once: there may be a thousand quotas
         for has, holder in self._holders.items():
-            if not self._lacks_what(has, request, reason, lenders):
+            if not self._lacks_what(has, request, reason, lenders, pools):
                 continue
             if has.workspace == request.workspace:
                 own[has.group] = _together(own.get(has.group), holder, holder.who)
@@ -230,15 +231,20 @@ class Holding:
         return (*named[:HOLDERS_TOLD], *([] if others is None else [others]))
 
     @staticmethod
-    def _lacks_what(has: _Has, request: Request, reason: Reason, lenders: frozenset[str]) -> bool:
-        """Whether what somebody has is of the kind that is lacking: of the same quota, or where it could run."""
+    def _lacks_what(
+        has: _Has, request: Request, reason: Reason, lenders: frozenset[str], pools: frozenset[str]
+    ) -> bool:
+        """Whether what somebody has is of the kind that is lacking: of the same quota, or in a pool where it may run.
+
+        Of pools that serve others alone the asker learns nothing.
+        """
         if reason.kind is HoldKind.CONCURRENCY:
             return has.workspace == request.workspace
         if reason.kind is HoldKind.QUOTA:
             return has.flavor == reason.flavor and has.quota in lenders
         shape = request.shape
         cards = has.cards and shape.takes_type(has.gpu_type) if shape.gpu_count else True
-        return cards and shape.pool in ("", has.pool)
+        return cards and has.pool in pools
 
     def _lenders(self, name: str) -> tuple[str, ...]:
         """Quotas that a quota, or a cohort, may borrow of: those that are in any cohort, if it is in one."""

@@ -8,14 +8,17 @@ import msgspec
 from starlette.responses import Response
 
 from ....errors import LeversError
-from ....model.states import ContainerState, End, WorkerState
+from ....model.states import ContainerState, End, TokenKind, WorkerState
+from ....model.tokens import Principal
 from ....store.operations import ContainerRow, LoadContainers, LoadWorkers, ReadStubs, StubRow, WorkerRow, rows_of
 from ....wire.control import ChildStanding, Inspect, Inspected, Totals
+from ....wire.operating import PoolsStand, ReadPools
 from .answers import Answer, json_answer
 from .desk import Call
 from .tasks import names_of
 
 ENDED_SHOWN: Final = 50
+_ASKER: Final = Principal(token_id="workers", workspace_id="", kind=TokenKind.CLUSTER_ADMIN)
 
 
 class WorkerView(msgspec.Struct, frozen=True, kw_only=True):
@@ -36,7 +39,10 @@ class WorkerView(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class WorkerList(Answer, frozen=True, kw_only=True):
-    """Workers, oldest first; with `?gone=1` the newest that are gone as well."""
+    """Workers, oldest first, of pools that serve the caller.
+
+    The platform's admin sees all, with `?gone=1` the newest that are gone as well.
+    """
 
     workers: tuple[WorkerView, ...]
 
@@ -74,12 +80,22 @@ class Tree(Answer, frozen=True, kw_only=True):
 
 
 async def workers(call: Call) -> Response:
-    """The workers; a caller who is not the platform's admin sees those that are there, not why others are gone."""
+    """The workers; a caller who is not the platform's admin sees those that may serve them, and none that are gone."""
     gone = ENDED_SHOWN if call.query("gone") and call.scope is None else 0
-    (rows,) = await call.desk.store.apply(LoadWorkers(gone=gone))
-    all_seen = call.scope is None
-    shown = (_worker(row, all_seen) for row in rows if isinstance(row, WorkerRow)) if isinstance(rows, tuple) else ()
-    return json_answer(WorkerList(workers=tuple(shown)))
+    (found,) = await call.desk.store.apply(LoadWorkers(gone=gone))
+    rows = rows_of(found, WorkerRow)
+    if call.scope is None:
+        return json_answer(WorkerList(workers=tuple(_worker(row, all_seen=True) for row in rows)))
+    pools = await _pools_serving(call, call.scope)
+    return json_answer(WorkerList(workers=tuple(_worker(row, all_seen=False) for row in rows if row.pool in pools)))
+
+
+async def _pools_serving(call: Call, workspace_id: str) -> frozenset[str]:
+    """The pools that take a workspace's work. Of one that is leaving nobody knows any more whom it served."""
+    answer = await call.desk.questions.ask(ReadPools(), _ASKER)
+    if not isinstance(answer, PoolsStand):
+        raise LeversError(f"the brain answered a question about pools with {type(answer).__name__}")
+    return frozenset(pool.name for pool in answer.pools if pool.serves in ("", workspace_id) and not pool.leaving)
 
 
 async def containers(call: Call) -> Response:

@@ -115,6 +115,31 @@ async def test_a_wish_is_passed_on_and_answered_with_the_state(stand: Stand, wis
     assert stand.brain.heard(TellWorkers)[0][1] == TellWorkers(worker_ids=("w1",), wish=wish)
 
 
+@pytest.mark.parametrize(
+    ("kind", "seen"),
+    [(TokenKind.CLUSTER_ADMIN, ["w1", "w2", "w3", "w4", "w5"]), (TokenKind.WORKSPACE, ["w1", "w3"])],
+)
+async def test_workers_of_pools_that_serve_others_alone_are_told_to_the_platforms_admin_only(
+    stand: Stand, kind: TokenKind, seen: list[str]
+) -> None:
+    pools = (
+        PoolStanding(name="everybodys"),
+        PoolStanding(name="theirs", serves="ws-b"),
+        PoolStanding(name="own", serves="ws-a"),
+        PoolStanding(name="leaves", leaving=True),
+    )
+    stand.brain.answers[ReadPools] = lambda _: PoolsStand(names=(), pools=pools)
+    names = ("everybodys", "theirs", "own", "leaves", "of nobody")
+    rows = (
+        WorkerRow(worker_id=f"w{number}", pool=pool, state=WorkerState.AVAILABLE, capacity=SIZE)
+        for number, pool in enumerate(names, 1)
+    )
+    await stand.store.apply(PutWorkers(workers=tuple(rows)))
+    async with stand.http(await stand.token(kind)) as http:
+        workers = (await http.get("/api/v1/workers")).json()["workers"]
+    assert [one["worker_id"] for one in workers] == seen
+
+
 async def test_names_of_nodes_are_told_to_the_platforms_admin_only(stand: Stand) -> None:
     await with_pools(stand)
     async with stand.http(await stand.token(TokenKind.CLUSTER_ADMIN, "")) as http:

@@ -33,6 +33,7 @@ from levers9.wire.client import (
 )
 from levers9.wire.control import ChildStanding, Inspect, Inspected, Totals
 from levers9.wire.message import Failure, Payload
+from levers9.wire.operating import PoolsStand, PoolStanding, ReadPools
 
 if TYPE_CHECKING:
     from .conftest import Stand
@@ -182,6 +183,7 @@ async def test_workers_and_containers_are_listed(stand: Stand) -> None:
         ContainerRow(container_id=f"c-{one}", stub_id="s", workspace_id=one, state=ContainerState.REQUESTED)
         for one in ("ws-a", "ws-b")
     )
+    stand.brain.answers[ReadPools] = lambda _: PoolsStand(names=("local",), pools=(PoolStanding(name="local"),))
     await stand.store.apply(PutWorkers(workers=(worker,)), PutContainers(containers=containers))
     async with stand.http(await stand.token(TokenKind.WORKSPACE)) as http:
         workers = (await http.get("/api/v1/workers")).json()["workers"]

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import msgspec
+import pytest
+
 from levers9.actors.scheduler import events
 from levers9.actors.scheduler.capacity import Standing
 from levers9.actors.scheduler.core import Core
@@ -111,6 +114,37 @@ def test_room_of_a_pool_is_held_by_those_in_it_and_others_have_no_name() -> None
     scene.ask("secret", Shape(cpu_milli=1000, memory_mib=100, pool="plain"), workspace="b")
     reason = scene.held("waits", Shape(cpu_milli=1000, memory_mib=100, pool="plain"))
     assert (reason.kind, reason.holders) == (HoldKind.ROOM, (Holder("", 1),))
+
+
+CARDS = Shape(cpu_milli=100, memory_mib=100, gpu_count=2, gpu_types=("A100",))
+
+
+def private(standing: Standing = Standing.OPEN) -> Scene:
+    """A node of a pool that serves workspace b alone, of the kind that everybody's pool has as well."""
+    scene = Scene()
+    scene.tell(events.PoolSet(pool="private", serves="b"))
+    scene.tell(events.NodeSet(node_id="b1", pool="private", capacity=A100, standing=standing, why_closed="cordoned"))
+    return scene
+
+
+def test_what_runs_in_a_pool_of_another_workspace_alone_is_told_to_nobody_else() -> None:
+    scene = private()
+    scene.ask("secret", msgspec.structs.replace(CARDS, pool="private"), workspace="b")
+    scene.ask("mine", CARDS)
+    reason = scene.held("waits", CARDS)
+    assert (reason.kind, reason.holders) == (HoldKind.ROOM, (Holder("mine", 1, 2000),))
+
+
+@pytest.mark.parametrize("members", [1, 2])
+def test_a_closed_node_of_a_pool_of_another_workspace_alone_is_told_to_nobody_else(members: int) -> None:
+    scene = private(Standing.CLOSED)
+    scene.ask("mine", CARDS)
+    names = tuple(f"gang/{rank}" for rank in range(members))
+    gang = Request(request_id="gang", group="gang", workspace="a", members=names, shape=CARDS)
+    scene.tell(events.Requested(requests=(gang,)))
+    (held,) = [one for one in scene.tell(events.Planned()) if isinstance(one, Held)]
+    assert held.reasons
+    assert [node for reason in held.reasons for node in reason.excluded] == []
 
 
 def test_a_group_behind_a_full_quota_has_its_own_try_at_who_must_stop() -> None:
