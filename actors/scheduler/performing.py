@@ -82,7 +82,7 @@ class Performing:
         held = scheduling.ContainerHeld(
             stub_id=group,
             why=" ".join(sentence(reason, now_s) for reason in reasons),
-            machines_only=any(reason.machines_only for reason in reasons),
+            machines_only=bool(reasons) and reasons[0].machines_only,
             reasons=reasons,
         )
         self._group.send("tasks", held)

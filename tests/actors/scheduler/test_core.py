@@ -307,6 +307,40 @@ class TestPools:
         assert [node.name for node in told.core.fleet.nodes.values()] == ["tray"]
 
 
+class TestMissingMachines:
+    """What counts towards `wait_s`."""
+
+    def counts(self, decisions: list[Decision]) -> list[tuple[HoldKind, bool]]:
+        return [(reason.kind, reason.machines_only) for reason in held(decisions)[-1]]
+
+    def test_the_wait_of_a_gang_for_machines_counts(self) -> None:
+        told = Told(QUEUEING)
+        told.pool()
+        told.node("one", rack="r")
+        assert self.counts(told.ask(request("g", members=8))) == [(HoldKind.ROOM, True)]
+        near = Together(mode=TopologyMode.REQUIRED, level="rack")
+        told.node("two", rack="s")
+        assert self.counts(told.ask(request("near", members=7, together=near))) == [(HoldKind.TOPOLOGY, True)]
+
+    def test_the_wait_of_a_gang_for_its_own_workers_does_not_count(self) -> None:
+        told = Told()
+        told.pool(size=TRAY, max_workers=2)
+        maximum = Reason(kind=HoldKind.MAXIMUM, machines_only=True)
+        told.plan(events.PoolHolds(pool="p", reason=maximum))
+        assert self.counts(told.ask(request("g", members=8))) == [(HoldKind.GANG, False), (HoldKind.MAXIMUM, False)]
+
+    def test_a_guard_holds_whatever_other_pools_have_reached(self) -> None:
+        told = Told()
+        for name, kind in (("first", HoldKind.MAXIMUM), ("second", HoldKind.GUARD)):
+            told.pool(name, TRAY, max_workers=1)
+            told.plan(events.PoolHolds(pool=name, reason=Reason(kind=kind, machines_only=kind is HoldKind.MAXIMUM)))
+        assert [counts for _, counts in self.counts(told.ask(request("a")))] == [False] * 3
+        told.plan(events.PoolHolds(pool="second"))
+        told.now_s += 60.0
+        told.tell(events.Ticked())
+        assert self.counts(told.plan()) == [(HoldKind.ROOM, True), (HoldKind.MAXIMUM, False)]
+
+
 class TestTime:
     def test_a_new_leader_places_nothing_before_its_time(self) -> None:
         told = Told()
