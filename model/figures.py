@@ -36,6 +36,7 @@ CONTAINER_START_LIMIT_S: Final = 900.0
 STOP_GRACE_S: Final = 30.0
 STARTING_STOP_GRACE_S: Final = 1.0  # of one that has not loaded its code yet: nothing of a task can be half done
 IDLE_WORKER_S: Final = 300.0
+WORKER_START_LIMIT_S: Final = 1200.0  # one that has not reported by then is ended, and ordered anew where it is wanted
 GUARD_PENDING: Final = 20  # the provisioning guard holds while so many workers of a pool are pending,
 GUARD_PER_MINUTE: Final = 30  # or so many were added within a minute (figures, "Clusters and pools")
 GUARD_WINDOW_S: Final = 60.0

@@ -15,7 +15,7 @@ from ...wire.letter import Letter
 from ...wire.mailbox import Mailbox
 from ...wire.message import Message
 from ..committing import Surroundings, decide_commit_send
-from .policy import GONE_LOOKED_AT, Adopt, PoolPlan, PoolPolicy, StartWorker
+from .policy import GONE_LOOKED_AT, Adopt, EndWorker, PoolPlan, PoolPolicy, StartWorker
 from .settings import PoolSettings
 
 
@@ -28,6 +28,10 @@ class Processes(Protocol):
 
     async def adopt(self, order: Adopt, tell: Callable[[Message], None]) -> None:
         """Watch a worker that an earlier leader started."""
+        ...
+
+    async def end(self, order: EndWorker) -> None:
+        """End one worker, if it runs here; whoever watches it tells of that."""
         ...
 
     async def stop_all(self) -> None:
@@ -67,6 +71,8 @@ class PoolActor:
                     nursery.start_soon(self._processes.start, start, tell)
                 for adopt in plan.adopts:
                     nursery.start_soon(self._processes.adopt, adopt, tell)
+                for end in plan.ends:
+                    nursery.start_soon(self._processes.end, end)
 
             task_status.started()
             await decide_commit_send(policy, mailbox, self._around, self.address, perform)

@@ -24,6 +24,7 @@ class Order(msgspec.Struct, kw_only=True):
     ordered_at_s: float
     number: int
     pending: bool = True  # it has not reported yet
+    given_up: bool = False  # it is told to end, as it has not reported for too long
 
 
 class OrderBook:
@@ -75,6 +76,17 @@ class OrderBook:
             return False
         order.pending = False
         return True
+
+    def take_late(self, ordered_before_s: float) -> tuple[str, ...]:
+        """The workers that were ordered by then and have not reported; each is named once."""
+        late = [
+            order
+            for order in self._orders.values()
+            if order.pending and not order.given_up and order.ordered_at_s <= ordered_before_s
+        ]
+        for order in late:
+            order.given_up = True
+        return tuple(order.worker_id for order in late)
 
     def gone(self, worker_id: str) -> Order | None:
         """A worker is no more; the order that it was, or None for one that is not known."""

@@ -11,6 +11,7 @@ from typing import Final
 
 import msgspec
 
+from ...model.figures import WORKER_START_LIMIT_S
 from ...model.nodes import NodeOffer, Traits
 from ...model.resources import Capacity
 from ...model.states import TokenKind, WorkerState
@@ -53,13 +54,21 @@ class Adopt(msgspec.Struct, frozen=True, kw_only=True):
     state: WorkerState
 
 
+class EndWorker(msgspec.Struct, frozen=True, kw_only=True):
+    """End the process of a worker that is of no use; its end is told as any other's."""
+
+    worker_id: str
+    why: str
+
+
 class PoolPlan(msgspec.Struct, kw_only=True):
-    """Operations of one transaction, the messages that follow from it, and the processes to start or to watch."""
+    """Operations of one transaction, the messages that follow from it, and the processes to start, watch or end."""
 
     operations: list[ops.Operation]
     sends: list[Send]
     starts: list[StartWorker]
     adopts: list[Adopt]
+    ends: list[EndWorker]
 
 
 class PoolPolicy:
@@ -85,6 +94,7 @@ class PoolPolicy:
         self._sends: list[Send] = []
         self._starts: list[StartWorker] = []
         self._adopts: list[Adopt] = []
+        self._ends: list[EndWorker] = []
 
     @property
     def live(self) -> tuple[str, ...]:
@@ -171,8 +181,11 @@ class PoolPolicy:
         self._sends.append(Send("scheduler", gone))
 
     def tick(self, now_s: float) -> None:
-        """What is open at the guard is asked again; `plan` looks at the clock for the rest."""
+        """What is open at the guard is asked again, and who never reports is given up; `plan` looks at the rest."""
         self._questions.ask_again(now_s)
+        for worker_id in self.book.take_late(now_s - WORKER_START_LIMIT_S):
+            why = f"it did not report within {WORKER_START_LIMIT_S / 60:g} minutes, and was told to end"
+            self._ends.append(EndWorker(worker_id=worker_id, why=why))
 
     # The plan
 
@@ -294,9 +307,15 @@ class PoolPolicy:
             self._sends.append(Send("pools", PoolTold(standing=now)))
 
     def _take_plan(self) -> PoolPlan | None:
-        plan = PoolPlan(operations=self._operations, sends=self._sends, starts=self._starts, adopts=self._adopts)
-        self._operations, self._sends, self._starts, self._adopts = [], [], [], []
-        return plan if plan.operations or plan.sends or plan.starts or plan.adopts else None
+        plan = PoolPlan(
+            operations=self._operations,
+            sends=self._sends,
+            starts=self._starts,
+            adopts=self._adopts,
+            ends=self._ends,
+        )
+        self._operations, self._sends, self._starts, self._adopts, self._ends = [], [], [], [], []
+        return plan if plan.operations or plan.sends or plan.starts or plan.adopts or plan.ends else None
 
     @staticmethod
     def settle(plan: PoolPlan, answers: tuple[ops.Answer, ...]) -> list[Send]:

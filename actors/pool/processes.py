@@ -21,7 +21,7 @@ from ...model.states import WorkerState
 from ...process_identity import start_ticks
 from ...wire import scheduling
 from ...wire.message import Message
-from .policy import Adopt, StartWorker
+from .policy import Adopt, EndWorker, StartWorker
 
 STOP_WITHIN_S: Final = 5.0
 _LEAVE_WITHIN_S: Final = 0.1  # an idle worker has stopped its containers by then
@@ -71,6 +71,7 @@ class WorkerProcesses:
         self._launch = launch
         self._clock = clock
         self._alive: dict[str, _Alive] = {}
+        self._why_ended: dict[str, str] = {}  # of those that we end ourselves
 
     @property
     def alive(self) -> tuple[str, ...]:
@@ -134,6 +135,8 @@ class WorkerProcesses:
             evidence = "its process has ended"
         else:
             evidence = f"its process exited with {code}" if code >= 0 else f"its process was ended by signal {-code}"
+        why = self._why_ended.pop(worker_id, "")
+        evidence = f"{why}: {evidence}" if why else evidence
         tell(scheduling.WorkerExited(worker_id=worker_id, evidence=evidence, expected=code == 0))
 
     def _forget(self, worker_id: str) -> int | None:
@@ -143,6 +146,18 @@ class WorkerProcesses:
             return None
         os.close(alive.pidfd)
         return None if alive.child is None else alive.child.returncode
+
+    async def end(self, order: EndWorker) -> None:
+        """Ask one to leave, and then KILL. One of another host is left alone."""
+        alive = self._alive.get(order.worker_id)
+        for number in (signal.SIGTERM, signal.SIGKILL):
+            if alive is None or self._alive.get(order.worker_id) is not alive:
+                return
+            self._why_ended[order.worker_id] = order.why
+            alive.signal(number)
+            with trio.move_on_after(STOP_WITHIN_S):
+                await alive.ended()
+                return
 
     async def stop_all(self) -> None:
         """For a laptop, where nothing is left running: ask each to leave, soon to end at once, and at last KILL.

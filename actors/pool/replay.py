@@ -20,7 +20,7 @@ from ...wire.mailbox import Mailbox
 from ...wire.message import Message, Payload
 from ...wire.post import Post
 from ...wire.work import AttemptKey, AttemptOrder, AttemptResult
-from .policy import Adopt, StartWorker
+from .policy import Adopt, EndWorker, StartWorker
 
 WINDOW: Final = 1  # a container takes the next call when it has returned the last one
 NOTHING: Final = Payload("msgpack", b"\xc0", "", 1)
@@ -217,6 +217,11 @@ class ReplayWorkers:
         self._alive.pop(worker_id, None)
         if worker_id in self._scopes:
             self._scopes[worker_id].cancel(reason="killed")
+
+    async def end(self, order: EndWorker) -> None:
+        """End one worker."""
+        self.kill(order.worker_id)
+        await trio.lowlevel.checkpoint()
 
     async def stop_all(self) -> None:
         """Nothing is left running."""

@@ -12,12 +12,13 @@ from trio.testing import MockClock
 
 from levers9.actors.committing import Surroundings, decide_commit_send
 from levers9.actors.pool import GuardActor, GuardSettings, PoolActor, PoolSettings
-from levers9.actors.pool.policy import Adopt, StartWorker
+from levers9.actors.pool.policy import Adopt, EndWorker, StartWorker
 from levers9.actors.scheduler import SchedulerActor
 from levers9.actors.scheduler.group import Plan as GroupPlan
 from levers9.actors.tasks import TasksActor
 from levers9.actors.tasks import actor as tasks_actor
 from levers9.errors import EpochSuperseded, OutcomeUnknown, StoreUnavailable
+from levers9.model.figures import WORKER_START_LIMIT_S
 from levers9.model.ids import Chance
 from levers9.model.states import ContainerState, End, TaskState
 from levers9.store import operations as ops
@@ -230,17 +231,23 @@ class Processes:
     def __init__(self) -> None:
         self.started: list[str] = []
         self.adopted: list[str] = []
-        self.end = trio.Event()
+        self.dies = trio.Event()
 
     async def start(self, order: StartWorker, tell: Callable[[Message], None]) -> None:
         self.started.append(order.worker_id)
         tell(scheduling.WorkerStarted(worker_id=order.worker_id, handle="h", at_s=0.0))
-        await self.end.wait()
-        self.end = trio.Event()
+        await self.dies.wait()
+        self.dies = trio.Event()
         tell(scheduling.WorkerExited(worker_id=order.worker_id, evidence="it exited with 1"))
 
     async def adopt(self, order: Adopt, tell: Callable[[Message], None]) -> None:
         self.adopted.append(order.worker_id)
+
+    async def end(self, order: EndWorker) -> None:
+        self.dies.set()
+
+    async def stop_all(self) -> None:
+        self.dies.set()
 
 
 async def test_a_pool_starts_what_it_ordered_and_adopts_it_in_the_next_reign(autojump_clock: MockClock) -> None:
@@ -255,7 +262,7 @@ async def test_a_pool_starts_what_it_ordered_and_adopts_it_in_the_next_reign(aut
         (worker_id,) = processes.started
         (rows,) = await house.store.apply(ops.LoadWorkers())
         assert [row.handle for row in rows_of(rows, ops.WorkerRow)] == ["h"]
-        processes.end.set()
+        processes.dies.set()
         await trio.sleep(1.0)
         gone = [m for m in house.heard("scheduler") if isinstance(m, scheduling.WorkerGone)]
         assert [message.worker_id for message in gone] == [worker_id]
@@ -263,6 +270,19 @@ async def test_a_pool_starts_what_it_ordered_and_adopts_it_in_the_next_reign(aut
     async with house.running(guard.run, "guard"), house.running(pool.run, "pool/p"):
         await trio.sleep(1.0)
         assert sorted(processes.adopted) == processes.started
+
+
+async def test_a_pool_ends_a_worker_that_never_reports(autojump_clock: MockClock) -> None:
+    house = House()
+    processes = Processes()
+    settings = PoolSettings(name="p", worker=SIZE, min_workers=1)
+    pool = PoolActor(house.around, settings, processes, house.new_id, numbered_tokens())
+    guard = GuardActor(house.around, GuardSettings())
+    async with house.running(guard.run, "guard"), house.running(pool.run, "pool/p"):
+        await trio.sleep(WORKER_START_LIMIT_S - 1.0)
+        assert len(processes.started) == 1
+        await trio.sleep(2.0)
+        assert len(processes.started) == 2
 
 
 class Sliced:

@@ -40,6 +40,7 @@ FIGURES: Final[dict[str, float]] = {
     "STOP_GRACE_S": 30.0,
     "STARTING_STOP_GRACE_S": 1.0,
     "IDLE_WORKER_S": 300.0,
+    "WORKER_START_LIMIT_S": 1200.0,
     "GUARD_PENDING": 20,
     "GUARD_PER_MINUTE": 30,
     "GUARD_WINDOW_S": 60.0,

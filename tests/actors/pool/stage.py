@@ -6,7 +6,7 @@ from levers9_test_deciding import SIZE, Sent, Truth, decide, numbered, numbered_
 
 from levers9.actors.pool import GuardSettings, PoolPolicy, PoolSettings
 from levers9.actors.pool.guard import GuardPolicy
-from levers9.actors.pool.policy import GONE_LOOKED_AT, Adopt, StartWorker
+from levers9.actors.pool.policy import GONE_LOOKED_AT, Adopt, EndWorker, StartWorker
 from levers9.model.nodes import NodeOffer, NodeState, Traits
 from levers9.model.resources import Capacity, Shape
 from levers9.model.states import WorkerState
@@ -47,6 +47,7 @@ class Stage:
         self._new_id, self._new_token = numbered(), numbered_tokens()
         self.starts: list[StartWorker] = []
         self.adopts: list[Adopt] = []
+        self.ends: list[EndWorker] = []
         self.restart()
 
     def restart(self) -> None:
@@ -77,6 +78,7 @@ class Stage:
             sent += sends
             self.starts += plan.starts
             self.adopts += plan.adopts
+            self.ends += plan.ends
         return sent
 
     def guarded(self, sent: Sent) -> list[Letter]:

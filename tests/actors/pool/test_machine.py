@@ -11,7 +11,7 @@ from levers9_test_pool import Sent, Stage, node
 
 from levers9.actors.pool import GuardSettings, PoolSettings
 from levers9.errors import StoreUnavailable
-from levers9.model.figures import GUARD_WINDOW_S
+from levers9.model.figures import GUARD_WINDOW_S, WORKER_START_LIMIT_S
 from levers9.model.resources import Amount, Shape
 from levers9.model.states import WorkerState
 from levers9.store import operations as ops
@@ -100,7 +100,7 @@ class PoolMachine(RuleBasedStateMachine):
     def decide(self, how: str) -> None:
         letters, self.inbox = self.inbox, []
         stage = self.stage
-        stage.starts, stage.adopts = [], []
+        stage.starts, stage.adopts, stage.ends = [], [], []
         before = stage.truth.tables.workers.copy()
         try:
             sent = stage.decide_once(letters, how)
@@ -117,6 +117,9 @@ class PoolMachine(RuleBasedStateMachine):
             self.inbox.append(stage.started(order.worker_id, f"h:{order.worker_id}"))
         for adopt in stage.adopts:
             self.adopt(adopt.worker_id)
+        for end in stage.ends:
+            assert stage.truth.tables.workers[end.worker_id].ordered_at_s <= stage.now_s - WORKER_START_LIMIT_S
+            self.end(end.worker_id, expected=False)
         self.post(sent)
 
     def check_gangs(self, before: dict[str, ops.WorkerRow], letters: list[Letter]) -> None:
@@ -182,12 +185,14 @@ class PoolMachine(RuleBasedStateMachine):
     def a_process_ends(self, data: st.DataObject, expected: bool) -> None:
         running = [worker_id for worker_id, runs in self.processes.items() if runs]
         if running:
-            worker_id = data.draw(st.sampled_from(running))
-            self.processes[worker_id] = False
-            if worker_id in self.watched:
-                self.inbox.append(self.stage.exited(worker_id, expected=expected))
+            self.end(data.draw(st.sampled_from(running)), expected)
 
-    @rule(seconds=st.sampled_from([0.5, 5.0, 70.0]))
+    def end(self, worker_id: str, expected: bool) -> None:
+        self.processes[worker_id] = False
+        if worker_id in self.watched:
+            self.inbox.append(self.stage.exited(worker_id, expected=expected))
+
+    @rule(seconds=st.sampled_from([0.5, 5.0, 70.0, 600.0]))
     def time_passes(self, seconds: float) -> None:
         self.stage.now_s += seconds
         self.stage.policy.tick(self.stage.now_s)

@@ -6,6 +6,7 @@ from levers9_test_pool import Stage, node, reasons
 
 from levers9.actors.pool import GuardSettings, PoolSettings
 from levers9.errors import OutcomeUnknown, StoreUnavailable
+from levers9.model.figures import WORKER_START_LIMIT_S
 from levers9.model.nodes import NodeOffer, Traits
 from levers9.model.resources import Shape
 from levers9.model.states import WorkerState
@@ -144,6 +145,38 @@ class TestCrashLoop:
             stage.now_s += lived_s
             stage.say(stage.exited(stage.ordered()[-1], expected=expected))
         assert len(stage.starts) == 6
+
+
+class TestOnesThatNeverReport:
+    def test_it_is_ended_after_its_time_and_another_is_ordered(self) -> None:
+        stage = Stage(min_workers=1)
+        stage.say()
+        (first,) = stage.ordered()
+        stage.say(stage.started(first))
+        stage.tick(WORKER_START_LIMIT_S - 1.0)
+        assert stage.ends == []
+        for _ in range(3):
+            stage.tick(1.0)
+        assert [end.worker_id for end in stage.ends] == [first]
+        assert len(stage.starts) == 1, "its process may still run"
+        stage.gone(first)
+        stage.say()
+        assert len(stage.starts) == 2
+
+    def test_a_new_leader_counts_from_its_order(self) -> None:
+        stage = Stage(min_workers=1)
+        stage.say()
+        stage.tick(WORKER_START_LIMIT_S - 1.0)
+        stage.restart()
+        stage.tick(1.0)
+        assert [end.worker_id for end in stage.ends] == stage.ordered()
+
+    def test_one_that_has_reported_stays(self) -> None:
+        stage = Stage(min_workers=1)
+        stage.say()
+        stage.say(*stage.arrived(*stage.ordered()))
+        stage.tick(2 * WORKER_START_LIMIT_S)
+        assert stage.ends == []
 
 
 class TestHandles:

@@ -13,7 +13,7 @@ import pytest
 import trio
 
 from levers9.actors.pool import Launch, WorkerProcesses
-from levers9.actors.pool.policy import Adopt, StartWorker
+from levers9.actors.pool.policy import Adopt, EndWorker, StartWorker
 from levers9.actors.pool.processes import find_process, handle_of, open_handle
 from levers9.model.nodes import Traits
 from levers9.model.resources import Capacity
@@ -232,3 +232,18 @@ async def test_one_that_does_not_heed_the_first_word_is_killed(tmp_path: Path, m
     with trio.fail_after(10):
         await workers.stop_all()
     assert workers.alive == ()
+
+
+async def test_one_is_ended_and_its_end_says_why(tmp_path: Path) -> None:
+    workers, told = processes(tmp_path), Told()
+    async with trio.open_nursery() as reign:
+        for number in range(2):
+            reign.start_soon(workers.start, StartWorker(worker_id=f"worker-{number}", token=""), told)
+            await told.next()
+        await workers.end(EndWorker(worker_id="worker-0", why="it was of no use"))
+        await workers.end(EndWorker(worker_id="worker-7", why="of another host"))
+        evidence = "it was of no use: its process was ended by signal 15"
+        assert await told.next() == scheduling.WorkerExited(worker_id="worker-0", evidence=evidence)
+        assert workers.alive == ("worker-1",)
+        reign.cancel_scope.cancel()
+    await workers.stop_all()

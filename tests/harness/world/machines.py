@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import trio
 
-from levers9.actors.pool.policy import Adopt, StartWorker
+from levers9.actors.pool.policy import Adopt, EndWorker, StartWorker
 from levers9.actors.worker.actor import WorkerActor
 from levers9.actors.worker.events import Launch
 from levers9.actors.worker.objects import Owner
@@ -238,6 +238,13 @@ class WorldWorkers:
             handle = f"world:{order.worker_id}"
             tell(scheduling.WorkerStarted(worker_id=order.worker_id, handle=handle, at_s=self._world.clock()))
         await self._watch(worker, tell)
+
+    async def end(self, order: EndWorker) -> None:
+        """Kill one worker."""
+        worker = self._world.workers.get(order.worker_id)
+        if worker is not None:
+            worker.process.kill()
+        await trio.lowlevel.checkpoint()
 
     async def stop_all(self) -> None:
         """Nobody owns the workers of a world."""
