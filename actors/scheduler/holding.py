@@ -26,6 +26,7 @@ TOLD_AGAIN_S: Final = 5.0  # a wish that got lost, because its pool was just sta
 NODES_LOOKED_AT: Final = 512  # for what is lacking: of more nodes these say enough
 HOLDERS_TOLD: Final = 5
 HOLDERS_EVERY_S: Final = 1.0
+_FOR_WANT_OF_MACHINES: Final = frozenset({HoldKind.ROOM, HoldKind.STARTING, HoldKind.TOPOLOGY})
 _NOT_FOR_WANT_OF_MACHINES: Final = frozenset({HoldKind.GUARD, HoldKind.BACK_OFF})
 
 
@@ -173,8 +174,7 @@ class Holding:
         holds = self._pool_holds(request, shape)
         room = parked.why or self._room(request, shape, starting)
         machines_only = (
-            room.kind in (HoldKind.ROOM, HoldKind.STARTING)
-            and not request.gang
+            room.kind in _FOR_WANT_OF_MACHINES
             and request.group not in self._core.tenants.starting
             and not any(hold.kind in _NOT_FOR_WANT_OF_MACHINES for hold in holds)
         )
@@ -186,7 +186,8 @@ class Holding:
         for pool in self._core.fleet.eligible(request.workspace, shape.pool):
             for key in ("", request.request_id):
                 if key in pool.holds:
-                    holds.append(msgspec.structs.replace(pool.holds[key], pool=pool.name))
+                    hold = pool.holds[key]  # what of all this counts towards `wait_s` is decided of all of it at once
+                    holds.append(msgspec.structs.replace(hold, pool=pool.name, machines_only=False))
         return tuple(holds)
 
     def _room(self, request: Request, shape: Shape, starting: bool) -> Reason:
