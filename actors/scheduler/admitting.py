@@ -237,18 +237,25 @@ class Admitting:
 
     # Lost members
 
-    def await_replacement(self, request_id: str, rank: int, member: str) -> None:
+    def await_replacement(self, request_id: str, rank: int, member: str) -> list[Decision]:
         """This container takes the place of a member that was lost; asked twice it is asked once."""
         live = self._core.tenants.by_request.get(request_id)
-        if live is not None and member not in live.members and not live.members[rank]:
-            self.lost[member] = (request_id, rank)
+        if member in self.lost or (live is not None and member in live.members):
+            return []
+        if live is None or live.promised or not 0 <= rank < len(live.members):
+            return [events.NotReplaced(member=member, why="nothing is left of its gang")]
+        if live.members[rank] or (request_id, rank) in self.lost.values():
+            return [events.NotReplaced(member=member, why=f"rank {rank} of its gang has a container already")]
+        self.lost[member] = (request_id, rank)
+        return []
 
     def _replace(self, member: str, request_id: str, rank: int) -> list[Decision]:
         core = self._core
         live = core.tenants.by_request.get(request_id)
         if live is None or live.members[rank]:
             self.lost.pop(member)
-            return []
+            why = "nothing is left of its gang" if live is None else f"rank {rank} of its gang has a container already"
+            return [events.NotReplaced(member=member, why=why)]
         ranks = tuple(sorted(other for lost_of, other in self.lost.values() if lost_of == request_id))
         nodes = core.finder.near(live, ranks)
         if nodes is None:

@@ -85,7 +85,7 @@ class Core:
             case events.Started(member=member):
                 self.admitting.started(member)
             case events.Replacement(request_id=request_id, rank=rank, member=member):
-                self.admitting.await_replacement(request_id, rank, member)
+                return self.admitting.await_replacement(request_id, rank, member)
             case _:
                 raise TypeError(f"the core takes no {type(event).__name__}")
         return []

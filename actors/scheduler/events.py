@@ -204,6 +204,13 @@ class Replaced(Decision, frozen=True, kw_only=True):
     cards: tuple[int, ...] = ()
 
 
+class NotReplaced(Decision, frozen=True, kw_only=True):
+    """A container that was to take a lost member's place never will: end it."""
+
+    member: str
+    why: str
+
+
 class Preempted(Decision, frozen=True, kw_only=True):
     """Stop this request's containers and ask for their room anew: it makes room for another. Uses no retry."""
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from ...model.reasons import Reason
 from ...model.sentences import sentence
+from ...model.states import ContainerEvent, ContainerState, End
 from ...wire import scheduling
 from . import events
 from .containers import Containers
@@ -36,6 +37,8 @@ class Performing:
             case events.Preempted(request_id=request_id, why=why):
                 for room in self._members(request_id):
                     self._containers.preempt(room, why)
+            case events.NotReplaced(member=member, why=why):
+                self._end(member, why, now_s)
             case events.More():
                 return True
             case _:
@@ -49,6 +52,11 @@ class Performing:
             return
         for rank, (node_id, cards) in enumerate(decision.spots):
             self._place(self._member(decision.request_id, rank), node_id, cards, decision.flavor, now_s)
+
+    def _end(self, member: str, why: str, now_s: float) -> None:
+        room = self._ledger.rooms.get(member)
+        if room is not None and room.state is ContainerState.REQUESTED:
+            self._containers.end(room, ContainerEvent.STOP_ASKED, End.DISCONNECTED, why, now_s)
 
     def _say(self, decision: Decision, now_s: float) -> None:
         match decision:

@@ -247,6 +247,22 @@ class TestGangs:
             (rank, f"new/{rank}", "three") for rank in range(4, 8)
         ]
 
+    def test_a_replacement_for_whom_there_is_no_place_is_told_to_end(self) -> None:
+        told = Told()
+        told.pool()
+        told.node("one")
+        told.ask(request("g", members=2))
+        early = events.Replacement(request_id="g", rank=1, member="early")
+        assert [one.member for one in told.plan(early) if isinstance(one, events.NotReplaced)] == ["early"]
+        told.plan(events.NodeGone(node_id="one"), events.Ended(member="g/1"))
+        first, second = (events.Replacement(request_id="g", rank=1, member=member) for member in ("first", "second"))
+        assert [one.member for one in told.plan(first, first, second) if isinstance(one, events.NotReplaced)] == [
+            "second"
+        ]
+        decisions = told.plan(events.Ended(member="g/0"))
+        assert [one.member for one in decisions if isinstance(one, events.NotReplaced)] == ["first"]
+        assert told.core.admitting.lost == {}
+
 
 class TestPools:
     def test_when_the_first_pool_is_at_its_maximum_the_next_one_is_asked(self) -> None:

@@ -97,6 +97,13 @@ def test_replacements_of_whom_an_earlier_leader_never_heard_end_when_nothing_is_
     assert gone(stage.say()) == {"c": End.DISCONNECTED}
 
 
+def test_a_second_replacement_for_a_rank_ends_and_tasks_hears_of_it() -> None:
+    stage, sent = gang()
+    assert gone(stage.say(stage.ended("b", home(sent)["b"]))) == {"b": End.ERROR}
+    sent = stage.say(ask(stage, "c", ranks=(1,)), ask(stage, "d", ranks=(1,)))
+    assert (len(placed(sent)), gone(sent)) == (1, {"d": End.DISCONNECTED})
+
+
 @pytest.mark.parametrize("restarted", [False, True])
 def test_what_makes_room_is_stopped_with_the_word_that_it_does(restarted: bool) -> None:
     stage, sent = gang()
