@@ -66,5 +66,5 @@ class Reason(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     holders: tuple[Holder, ...] = ()
     detail: str = ""  # a whole sentence of whoever holds, such as the guard
     machines_only: bool = (
-        False  # nothing but missing machines holds it: this time counts towards `wait_s`; in the first of several
+        False  # nothing but missing machines holds it: counts towards `wait_s`; in the first of several
     )

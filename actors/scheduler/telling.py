@@ -16,7 +16,6 @@ from .events import (
     More,
     NodeSet,
     NodesOffered,
-    NotReplaced,
     Placed,
     Preempted,
     Replaced,
@@ -49,8 +48,6 @@ def tell(decision: Decision, sentence: Sentence, now_s: float) -> list[str]:
             return [f"{request_id} gets room: {_spots(spots)}."]
         case Replaced(member=member, node_id=node_id):
             return [f"{member}, a replacement, gets room on {node_id}."]
-        case NotReplaced(member=member, why=why):
-            return [f"{member}, a replacement, ends: {why}."]
         case Preempted(request_id=request_id, by_workspace=workspace, why=why):
             return [f"{request_id} stops to make room for {workspace}: {why}"]
         case Yielded(member=member):
