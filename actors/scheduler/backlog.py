@@ -72,18 +72,19 @@ class Backlog:
             line = lane.by_name[name] = Line(lane, request.group, request.priority, value)
             lane.gate.lanes[lane] = None
             self._unseen[line] = None
-        heappush(line.waiting, (request.requested_at_s, request.request_id))
+        entry = request.requested_at_s, request.request_id
+        heappush(line.waiting, entry)
         line.count += 1
-        lane.row.pending += 1
+        lane.row.enter(value, entry)
         self._found[request.request_id] = (request, line)
         if line.waiting[0][1] == request.request_id:
             self._lead(line, now_ms)
 
     def remove(self, request_id: str, now_ms: int) -> None:
         """It does not wait any more."""
-        _, line = self._found.pop(request_id)
+        request, line = self._found.pop(request_id)
         line.count -= 1
-        line.lane.row.pending -= 1
+        line.lane.row.leave(line.value, (request.requested_at_s, request_id))
         if not line.count:
             self._end_line(line)
         elif line.head == request_id:

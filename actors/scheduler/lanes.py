@@ -13,6 +13,7 @@ from .events import Request
 from .fairness import Account
 from .ordered import Key, Ordered, Placed, Turns
 from .quotas import Option, Purse, QuotaState
+from .ranked import Entry, Ranked
 
 
 class Parked(enum.StrEnum):
@@ -47,7 +48,7 @@ class Space(Placed):
 class Row(Placed):
     """A queue: what it uses, its quota, and its lanes that are in play."""
 
-    __slots__ = ("account", "admitted", "front", "lanes", "name", "pending", "quota", "space")
+    __slots__ = ("account", "admitted", "front", "lanes", "name", "quota", "ranked", "space")
 
     def __init__(self, name: str, space: Space, quota: QuotaState | None, account: Account, turns: Turns) -> None:
         super().__init__()
@@ -57,8 +58,27 @@ class Row(Placed):
         self.account = account
         self.front: Ordered[Lane] = Ordered(turns)
         self.lanes: dict[Kind, Lane] = {}
-        self.pending = 0
+        self.ranked: dict[int, Ranked] = {}  # who waits, by priority without ageing: of a few the longest are first
         self.admitted = 0
+
+    def enter(self, value: int, entry: Entry) -> None:
+        """One more waits."""
+        ranked = self.ranked.get(value)
+        if ranked is None:
+            ranked = self.ranked[value] = Ranked()
+        ranked.add(entry)
+
+    def leave(self, value: int, entry: Entry) -> None:
+        """One waits no more."""
+        ranked = self.ranked[value]
+        ranked.remove(entry)
+        if not ranked:
+            del self.ranked[value]
+
+    @property
+    def pending(self) -> int:
+        """How many wait."""
+        return sum(len(ranked) for ranked in self.ranked.values())
 
 
 class Line(Placed):

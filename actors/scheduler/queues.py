@@ -23,6 +23,7 @@ from .lanes import Lane, Line, Parked, Row, Space, WaitingGroup, kind_of, order_
 from .limits import over_limit
 from .preemption import Preemption, may_preempt
 from .quotas import Option, could_fit, fits
+from .ranked import Entry
 from .refusals import held, lacking, never_enough
 from .rows import Rows
 from .saving import SaverPast, Saving
@@ -469,14 +470,14 @@ class Queues:
         if found is None:
             return 0
         request, line = found
-        own = (-self._level_of(line, request.requested_at_s), request.requested_at_s, request_id)
-        lines = [each for lane in line.lane.row.lanes.values() for each in lane.by_name.values()]
+        entry, level = (request.requested_at_s, request_id), self._level_of(line, request.requested_at_s)
+
+        def goes_after(value: int) -> Callable[[Entry], bool]:
+            return lambda other: (-self._level(value, other[0], self._now_ms)[0], other) >= (-level, entry)
+
         return sum(
-            (-self._level_of(each, at_s), at_s, name) < own
-            for each in lines
-            if (-each.level, each.waiting[0][0], each.head) < own  # else nobody of it does
-            for at_s, name in each.waiting
-            if name in self._backlog
+            ranked.before(entry) if value == line.value else ranked.first_that_is(goes_after(value))
+            for value, ranked in line.lane.row.ranked.items()
         )
 
     def _level_of(self, line: Line, requested_at_s: float) -> int:
