@@ -132,7 +132,7 @@ def list_containers(*, ended: bool = False, json: Json = False) -> None:
 
 
 def _memory(mib: int) -> str:
-    return f"{mib / 1024:.1f} GiB" if mib >= 1024 else f"{mib} MiB"
+    return f"{round(mib / 1024, 1):g} GiB" if mib >= 1024 else f"{mib} MiB"
 
 
 def _cards(worker: Worker) -> str:

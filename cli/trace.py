@@ -12,6 +12,7 @@ import cyclopts
 import msgspec
 
 from ..errors import INVALID, NOT_FOUND, Refused
+from ..model.sentences import plural
 from .output import Json, duration, print_json, print_table
 from .plane import plane
 
@@ -73,7 +74,7 @@ def record(file: File, /, *, segments: int = 0, json: Json = False) -> None:
     if json:
         print_json(Recorded(file=str(file), bytes=len(data), segments=len(read), events=events))
         return
-    print(f"{file} has {len(data):,} bytes: {len(read)} segments with {events:,} events.")
+    print(f"{file} has {len(data):,} bytes: {_counted(len(read), 'segment')} with {events:,} events.")
 
 
 @app.command
@@ -247,10 +248,10 @@ def _print_explanation(told: Explanation) -> None:
     from ..actors.scheduler.telling import tell_event
 
     print(f"Step {told.number}: {tell_event(told.event)}")
-    print(f"\n{told.nodes_open:,} nodes were open:")
+    print(f"\n{_counted(told.nodes_open, 'open node')}:")
     nodes = ((one.node, one.pool, one.standing, one.free, str(one.rooms)) for one in told.nodes)
     print_table(("NODE", "POOL", "STATE", "FREE", "ROOMS"), nodes, "There were no nodes.")
-    print(f"\n{told.waiting:,} requests waited:")
+    print(f"\n{_counted(told.waiting, 'request')} waited:")
     queue = ((str(one.place), one.request_id, one.workspace, one.queue, one.priority, one.asks, duration(one.waited_s))
              for one in told.queue)  # fmt: skip
     print_table(("PLACE", "REQUEST", "WORKSPACE", "QUEUE", "PRIORITY", "ASKS", "WAITED"), queue, "Nobody waited.")
@@ -261,3 +262,7 @@ def _print_explanation(told: Explanation) -> None:
     for line in told.sentences or ("nothing.",):
         print(f"- {line}")
     sys.stdout.flush()
+
+
+def _counted(count: int, noun: str) -> str:
+    return f"{count:,} {plural(noun, count)}"

@@ -63,7 +63,7 @@ def test_record_writes_what_the_control_plane_has(http: HttpStub, line: Line, tm
     http.answers["GET /api/v1/scheduler/journal[?]segments=2"] = (200, encode_segment(journal()))
     done = line("trace", "record", str(path), "--segments", "2")
     assert (done.code, path.read_bytes()) == (0, encode_segment(journal()))
-    assert "1 segments with 6 events" in done.out
+    assert "1 segment with 6 events" in done.out
 
 
 def test_record_keeps_nothing_that_is_no_journal(http: HttpStub, line: Line, tmp_path: Path) -> None:
@@ -138,7 +138,7 @@ def test_explain_tells_a_step_in_words(line: Line, file: str) -> None:
     assert done.code == 0
     shown = [
         "Step 4: Planned: steps=256.",
-        "2 nodes were open:",
+        "2 open nodes:",
         "5 requests waited:",
         "f waits. No worker has room for it: 2",
         "b gets room: large (cards 0, 1).",

@@ -73,7 +73,7 @@ CHILD = {
     ("verb", "path", "answer", "shown"),
     [
         (("task", "list"), "tasks[?]limit=50", {"tasks": [TASK]}, ("task-1", "app/double", "ERROR", "3.0 s")),
-        (("worker", "list"), "workers", {"workers": [WORKER]}, ("worker-1", "local", "4.0 GiB", "1 A100")),
+        (("worker", "list"), "workers", {"workers": [WORKER]}, ("worker-1", "local", "4 GiB", "1 A100")),
         (("container", "list"), "containers", {"containers": [CONTAINER]}, ("c-1", "ready", "worker-1")),
         (("token", "list"), "tokens", {"tokens": [TOKEN]}, ("token-1", "laptop", "l9w_ab")),
         (("workspace", "list"), "workspaces", {"workspaces": [WORKSPACE]}, ("w", "team")),
