@@ -14,7 +14,7 @@ from .events import Decision, Request
 from .finding import Fits, Found
 from .fleet import in_pool
 from .lanes import Parked
-from .live import Live
+from .live import Lacking, Live
 from .reservations import RESERVE_AFTER_S
 
 if TYPE_CHECKING:
@@ -34,6 +34,7 @@ class Admitting:
         self.in_group: dict[str, int] = {}  # requests that wait
         self._request_of: dict[str, str] = {}  # by member, of those that wait
         self.lost: dict[str, tuple[str, int]] = {}  # by member that replaces one: its request and rank
+        self.lacking: dict[str, Lacking] = {}  # by request: what it takes to replace those whom it lost
         self._victims: dict[str, dict[str, None]] = {}  # by request: those that stop to make room for it
         self._due: dict[str, None] = {}  # requests for whom nodes are reserved, and somebody alike may not use them
 
@@ -152,8 +153,12 @@ class Admitting:
         for request in back:
             self._stops_no_more(request.request_id)
             self._wait(request)
+        lacked, self.lacking = self.lacking, {}
         for member, (request_id, rank) in tuple(self.lost.items()):
             decisions += self._replace(member, request_id, rank)
+        for request_id, lacking in lacked.items():
+            if request_id not in self.lacking:
+                self._tell_free(lacking.request.group)
         return decisions
 
     def next(self) -> Request | None:
@@ -258,7 +263,9 @@ class Admitting:
             return [events.NotReplaced(member=member, why=why)]
         ranks = tuple(sorted(other for lost_of, other in self.lost.values() if lost_of == request_id))
         nodes = core.finder.near(live, ranks)
-        if nodes is None:
+        if isinstance(nodes, Reason):
+            if request_id not in self.lacking:
+                self.lacking[request_id] = core.finder.lacking(live, ranks, nodes)
             return []
         node_id = nodes[ranks.index(rank)]
         self.lost.pop(member)

@@ -15,7 +15,6 @@ from .deciding import Deciding
 from .group import Group
 from .ledger import Host, Ledger, Room
 
-
 PREEMPTED: Final = "preempted: "  # as a row begins to say why it stops, so that a new leader knows it, too
 
 

@@ -13,7 +13,7 @@ from ...model.resources import Shape
 from .capacity import Standing, new_node
 from .events import Request
 from .fleet import NOWHERE, Fleet, Pool, in_pool
-from .live import Live
+from .live import Lacking, Live
 from .topology import Assignment, Topologies
 from .wants import PASSED_OVER
 
@@ -118,8 +118,28 @@ class Finder:
         together = request.together
         return together.mode is not TopologyMode.REQUIRED or bool(pool.traits.label(together.level))
 
-    def near(self, live: Live, ranks: tuple[int, ...]) -> tuple[str, ...] | None:
-        """Open nodes for all lost members, near the others as their gang asked for it."""
+    def near(
+        self, live: Live, ranks: tuple[int, ...], standings: frozenset[Standing] = _OPEN
+    ) -> tuple[str, ...] | Reason:
+        """Open nodes for all lost members, near the others as their gang asked for it; or why there are none."""
         together, nodes = live.request.together, tuple(live.nodes)
-        answer = self._topologies.replace(nodes, live.shape, together, _OPEN, NOWHERE, ranks)
-        return None if isinstance(answer, Reason) else answer
+        return self._topologies.replace(nodes, self._in_its_pool(live), together, standings, NOWHERE, ranks)
+
+    def _in_its_pool(self, live: Live) -> Shape:
+        known = (self._fleet.nodes[node_id].kind.pool for node_id in live.nodes if node_id in self._fleet.nodes)
+        return in_pool(live.shape, next(known, live.shape.pool))
+
+    def lacking(self, live: Live, ranks: tuple[int, ...], why: Reason) -> Lacking:
+        """What would give lost members room for which no node is open: first workers that are on their way."""
+        shape = self._in_its_pool(live)
+        lacking = Lacking(request=live.request, shape=shape, why=why)
+        coming = self.near(live, ranks, _COMING)
+        if not isinstance(coming, Reason):
+            starting = Reason(kind=HoldKind.STARTING, pool=shape.pool)
+            return msgspec.structs.replace(lacking, why=starting)
+        offered = self.near(live, ranks, _OFFERED)
+        if not isinstance(offered, Reason):
+            return msgspec.structs.replace(lacking, nodes=offered)
+        pool = self._fleet.pools.get(shape.pool)
+        able = pool is not None and pool.size is not None and self._near_enough(live.request, pool)
+        return msgspec.structs.replace(lacking, count=len(ranks) if able else 0)

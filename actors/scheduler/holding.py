@@ -14,6 +14,7 @@ from ...model.resources import Shape
 from .capacity import Node, Standing
 from .events import Decision, Held, Request
 from .finding import Fits
+from .live import Lacking
 from .wants import Waiting, Wants
 
 if TYPE_CHECKING:
@@ -114,7 +115,8 @@ class Holding:
         if len(self._parked) > MANY_GROUPS and now_s < self._tell_at_s:
             return decisions
         self._tell_at_s = now_s + TELL_EVERY_S
-        wishes, starting = self._wants.tell(self._roomless(), self._core.promises.live.values())
+        lacking = self._core.admitting.lacking.values()
+        wishes, starting = self._wants.tell(self._roomless(), self._core.promises.live.values(), lacking)
         decisions += wishes
         for group, reasons in self._reasons(starting):
             if self._told.get(group) != reasons:
@@ -131,6 +133,10 @@ class Holding:
             Waiting(parked.request, tuple(shape for _, shape in parked.fits), in_group.get(group, 0))
             for group, parked in self._parked.items()
             if parked.fits
+        ] + [
+            Waiting(one.request, (one.shape,), one.count, apart=True)
+            for one in self._core.admitting.lacking.values()
+            if one.count
         ]
 
     # Reasons
@@ -145,6 +151,17 @@ class Holding:
             reason = Reason(kind=HoldKind.GANG, fits=have, wanted=of, pool=live.pool)
             if live.request.group not in self._parked:
                 yield live.request.group, (reason, *held)
+        promised = {live.request.group for live in self._core.promises.live.values()}
+        for group, lacking in self._first_lacking().items():
+            if group not in self._parked and group not in promised:
+                yield group, self._with_holds(lacking.request, lacking.shape, lacking.why)
+
+    def _first_lacking(self) -> dict[str, Lacking]:
+        """Of gangs that have lost members, the first of each group."""
+        first: dict[str, Lacking] = {}
+        for lacking in self._core.admitting.lacking.values():
+            first.setdefault(lacking.request.group, lacking)
+        return first
 
     def _next_to_explain(self) -> list[tuple[str, _Parked]]:
         """All, or of many those whose turn it is: they go to the end of the line, as a new word about them would."""
@@ -171,8 +188,10 @@ class Holding:
             why = now if isinstance(now, Reason) else parked.why
             return (msgspec.structs.replace(why, ahead=ahead, holders=self._holders_for(request, why)),)
         shape = parked.fits[0][1]
+        return self._with_holds(request, shape, parked.why or self._room(request, shape, starting), ahead)
+
+    def _with_holds(self, request: Request, shape: Shape, room: Reason, ahead: int = 0) -> tuple[Reason, ...]:
         holds = self._pool_holds(request, shape)
-        room = parked.why or self._room(request, shape, starting)
         machines_only = (
             room.kind in _FOR_WANT_OF_MACHINES
             and request.group not in self._core.tenants.starting

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
+from ...model.reasons import Reason
 from ...model.resources import Shape
 from .capacity import Node
 from .events import Request
@@ -32,6 +33,16 @@ class Live(msgspec.Struct, kw_only=True):
     def spots(self) -> tuple[tuple[str, tuple[int, ...]], ...]:
         """Node and cards, rank by rank."""
         return tuple(zip(self.nodes, self.cards))
+
+
+class Lacking(msgspec.Struct, frozen=True, kw_only=True):
+    """A gang with lost members that have no room, and what would give it to them."""
+
+    request: Request
+    shape: Shape  # in the pool of the gang
+    why: Reason
+    nodes: tuple[str, ...] = ()  # near the others; those on offer lack a worker
+    count: int = 0  # containers, in further workers of a pool without named nodes
 
 
 class Tenants:

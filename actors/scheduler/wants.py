@@ -12,7 +12,7 @@ from ...model.resources import Shape
 from .capacity import Node, new_node
 from .events import GangWanted, Request, RoomWanted
 from .fleet import Fleet, Pool
-from .live import Live
+from .live import Lacking, Live
 
 WANTED_MAX: Final = 256  # of one pool at a time: more would not change what it orders now
 PASSED_OVER: Final = frozenset({HoldKind.MAXIMUM, HoldKind.BACK_OFF})  # then the next pool is asked
@@ -24,6 +24,7 @@ class Waiting(msgspec.Struct, frozen=True):
     request: Request
     shapes: tuple[Shape, ...]
     count: int
+    apart: bool = False  # members of a gang that go one by one: it has lost them
 
 
 class Wants:
@@ -37,25 +38,27 @@ class Wants:
         """All is told again: a wish may have got lost, because its pool was just starting."""
         self._told.clear()
 
-    def tell(self, waiting: Iterable[Waiting], promises: Iterable[Live]) -> tuple[list[RoomWanted], set[str]]:
+    def tell(
+        self, waiting: Iterable[Waiting], promises: Iterable[Live], lacking: Iterable[Lacking] = ()
+    ) -> tuple[list[RoomWanted], set[str]]:
         """Wishes that have changed, and the groups for which workers are on their way already."""
         if not any(pool.orders for pool in self._fleet.pools.values()):
             return [], set()
         coming = _copies(self._fleet)
-        lacking: dict[str, dict[Shape, int]] = {}
+        single: dict[str, dict[Shape, int]] = {}
         starting: set[str] = set()
         for one in waiting:
             missing = one.count - _count_on(coming, one, self._fleet)
             if not missing:
                 starting.add(one.request.group)
-            elif one.request.gang:
+            elif one.request.gang and not one.apart:
                 continue  # it is wanted as a whole once it is promised, or not at all
             else:
-                self._add(lacking, one, missing)
-        gangs = _gangs(promises)
+                self._add(single, one, missing)
+        gangs = _gangs(promises, lacking)
         changed = []
         for pool in self._fleet.pools.values():
-            shapes = tuple(lacking.get(pool.name, {}).items())
+            shapes = tuple(single.get(pool.name, {}).items())
             wish = RoomWanted(pool=pool.name, shapes=shapes, gangs=tuple(gangs.get(pool.name, ())))
             if pool.orders and wish != self._told.get(pool.name, RoomWanted(pool=pool.name)):
                 self._told[pool.name] = wish
@@ -110,13 +113,17 @@ def _count_on(coming: Mapping[str, Node], one: Waiting, fleet: Fleet) -> int:
     return counted
 
 
-def _gangs(promises: Iterable[Live]) -> dict[str, list[GangWanted]]:
+def _gangs(promises: Iterable[Live], lacking: Iterable[Lacking]) -> dict[str, list[GangWanted]]:
     gangs: dict[str, list[GangWanted]] = {}
     for live in promises:
         nodes = tuple(dict.fromkeys(_name(node) for node in live.nodes if "/" in node))
         if nodes or live.workers:
             wanted = GangWanted(live.request.request_id, nodes, live.workers)
             gangs.setdefault(live.pool, []).append(wanted)
+    for one in lacking:
+        names = tuple(dict.fromkeys(_name(node) for node in one.nodes if "/" in node))
+        if names:
+            gangs.setdefault(one.shape.pool, []).append(GangWanted(one.request.request_id, names))
     return gangs
 
 

@@ -239,13 +239,55 @@ class TestGangs:
         told.ask(request("g", members=8, together=near))
         told.plan(events.NodeGone(node_id="two"), *(events.Ended(member=f"g/{rank}") for rank in range(4, 8)))
         lost = [events.Replacement(request_id="g", rank=rank, member=f"new/{rank}") for rank in range(4, 8)]
-        assert told.plan(*lost) == []
+        ((reason,),) = held(told.plan(*lost))
+        assert (reason.kind, reason.fits, reason.wanted) == (HoldKind.TOPOLOGY, 0, 4)
         assert told.node("elsewhere", rack="s") == []
         decisions = told.node("three", rack="r")
         replaced = [one for one in decisions if isinstance(one, events.Replaced)]
         assert [(one.rank, one.member, one.node_id) for one in replaced] == [
             (rank, f"new/{rank}", "three") for rank in range(4, 8)
         ]
+
+    def test_a_worker_is_ordered_for_a_lost_member_and_why_it_waits_is_told(self) -> None:
+        told = Told()
+        told.pool(size=TRAY, max_workers=3)
+        told.pool("other", TRAY, max_workers=3)
+        for name in ("one", "two"):
+            told.node(name)
+        told.ask(request("g", members=8))
+        told.plan(events.NodeGone(node_id="two"), *(events.Ended(member=f"g/{rank}") for rank in (4, 5, 6, 7)))
+        lost = [events.Replacement(request_id="g", rank=rank, member=f"new/{rank}") for rank in (4, 5, 6, 7)]
+        decisions = told.plan(*lost)
+        (wish,) = [one for one in decisions if isinstance(one, events.RoomWanted)]
+        assert (wish.pool, [number for _, number in wish.shapes]) == ("p", [4])
+        ((reason,),) = held(decisions)
+        assert (reason.kind, reason.fits, reason.wanted) == (HoldKind.ROOM, 0, 4)
+        decisions = told.node("three", Standing.COMING)
+        assert [reason.kind for reason in held(decisions)[-1]] == [HoldKind.STARTING]
+        assert [one.shapes for one in decisions if isinstance(one, events.RoomWanted)] == [()]
+        decisions = told.node("three")
+        assert [one.node_id for one in decisions if isinstance(one, events.Replaced)] == ["three"] * 4
+        assert held(decisions) == [()]
+
+    def test_for_a_lost_member_a_named_node_of_the_domain_of_its_gang_is_ordered(self) -> None:
+        told = Told(QUEUEING)
+        told.pool()
+        places = {"a1": "r1", "b1": "r2", "b2": "r2", "b3": "r2"}
+        offers = [
+            NodeOffer(capacity=TRAY, traits=Traits(node=name, labels=(("rack", rack),)))
+            for name, rack in places.items()
+        ]
+        told.tell(events.NodesOffered(pool="p", offers=tuple(offers)))
+        for name in ("b1", "b2"):
+            traits = Traits(node=name, labels=(("rack", "r2"),))
+            told.tell(events.NodeSet(node_id=name, pool="p", capacity=TRAY, traits=traits, standing=Standing.OPEN))
+        near = Together(mode=TopologyMode.REQUIRED, level="rack")
+        assert set(placed(told.ask(request("g", members=8, together=near)))["g"]) == {"b1", "b2"}
+        told.tell(events.NodesOffered(pool="p", offers=tuple(offers[:2] + offers[3:])))
+        told.plan(events.NodeGone(node_id="b2"), *(events.Ended(member=f"g/{rank}") for rank in (4, 5, 6, 7)))
+        lost = [events.Replacement(request_id="g", rank=rank, member=f"new/{rank}") for rank in (4, 5, 6, 7)]
+        (wish,) = [one for one in told.plan(*lost) if isinstance(one, events.RoomWanted)]
+        assert (wish.shapes, wish.gangs) == ((), (events.GangWanted("g", ("b3",)),))
 
     def test_a_replacement_for_whom_there_is_no_place_is_told_to_end(self) -> None:
         told = Told()
