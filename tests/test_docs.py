@@ -9,7 +9,9 @@ import pytest
 from levers9.daemons.controlplane import _parser as controlplane_flags
 from levers9.daemons.dev import _parser as dev_flags
 from levers9.daemons.settings import TABLES, GuardTable, NodeTable, PoolTable, Settings
+from levers9.model.reasons import Holder, HoldKind, Lack, Reason
 from levers9.model.routes import ALLOWED, Route
+from levers9.model.sentences import sentence
 from levers9.model.states import CONTAINER_TRANSITIONS, TASK_TRANSITIONS, WORKER_TRANSITIONS, TokenKind
 from levers9.model.tokens import PREFIXES
 from levers9.sdk.config import KEYS, VARIABLES
@@ -77,6 +79,14 @@ def test_each_example_about_queues_is_part_of_a_file_that_runs(language: str) ->
     examples = fences(text_of("docs/how-to/queues-and-quotas.md"), language)
     assert examples
     assert [example for example in examples if not any(example in file for file in files)] == []
+
+
+def test_the_readme_tells_a_hold_in_the_words_of_the_code() -> None:
+    """`tests/faults/test_ai_lab.py` sees that this is what the example is held by."""
+    train = Holder("train", containers=2, gpu_milli=8000, frees_by_s=60_060.0)  # 16:41
+    lacks = (Lack("GB200", 8000),)
+    hold = Reason(kind=HoldKind.QUOTA, quota="gpu", flavor="gb200", lacks=lacks, holders=(train,))
+    assert f"\n- {sentence(hold, now_s=57_000.0)}\n" in text_of("README.md")
 
 
 def test_the_readme_names_scripts_and_files_that_exist() -> None:
