@@ -82,11 +82,12 @@ class Wants:
             for pool in self._fleet.eligible(one.request.workspace, shape.pool)
             if pool.orders and pool.could_start(shape)
         ]
-        for pool, shape in able:
+        open_now = [(pool, shape) for pool, shape in able if not pool.full]
+        for pool, shape in open_now:
             hold = pool.holds.get("")
-            if not pool.full and (hold is None or hold.kind not in PASSED_OVER):
+            if hold is None or hold.kind not in PASSED_OVER:
                 return pool, shape
-        return able[0] if able else (None, None)
+        return next(iter(open_now or able), (None, None))  # what is held may be work of another shape
 
 
 def _copies(fleet: Fleet) -> dict[str, Node]:
