@@ -112,6 +112,7 @@ class Core:
         self.queues.configure(queueing, self.now_s)
         self.topologies.configure(queueing.topologies, queueing.flavors)
         self.reservations.configure(queueing)
+        self.holding.holders.forget()
 
     # Pools and nodes
 
@@ -142,6 +143,9 @@ class Core:
         self._nodes_changed = True
         match event:
             case events.NodeSet():
+                known = self.fleet.nodes.get(event.node_id)
+                if known is not None and known.kind.capacity.gpu_type != event.capacity.gpu_type:
+                    self.tenants.changes(known)
                 self.wake_by(self.fleet.set_node(event))
             case events.NodeGone(node_id=node_id):
                 self.tenants.lose(self.fleet.drop_node(node_id))

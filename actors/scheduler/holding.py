@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING, Final
 
 import msgspec
 
-from ...model.queues import DEFAULT
-from ...model.reasons import Excluded, Holder, HoldKind, Lack, Reason
+from ...model.reasons import Excluded, HoldKind, Lack, Reason
 from ...model.resources import Shape
 from .capacity import Node, Standing
 from .events import Decision, Held, Request
 from .finding import Fits
+from .holders import Holders
 from .live import Lacking
 from .wants import Waiting, Wants
 
@@ -25,8 +25,7 @@ TELL_EVERY_S: Final = 0.25  # this often only
 EXPLAINED_AT_ONCE: Final = 64
 TOLD_AGAIN_S: Final = 5.0  # a wish that got lost, because its pool was just starting, is made again
 NODES_LOOKED_AT: Final = 512  # for what is lacking: of more nodes these say enough
-HOLDERS_TOLD: Final = 5
-HOLDERS_EVERY_S: Final = 1.0
+NODES_TOLD: Final = 5
 _FOR_WANT_OF_MACHINES: Final = frozenset({HoldKind.ROOM, HoldKind.STARTING, HoldKind.TOPOLOGY})
 _NOT_FOR_WANT_OF_MACHINES: Final = frozenset({HoldKind.GUARD, HoldKind.BACK_OFF})
 
@@ -40,18 +39,6 @@ class _Parked(msgspec.Struct, frozen=True, kw_only=True):
     stopping: bool
 
 
-class _Has(msgspec.Struct, frozen=True, kw_only=True):
-    """Whose something is, and what it counts as."""
-
-    workspace: str
-    group: str
-    quota: str
-    flavor: str
-    pool: str
-    gpu_type: str
-    cards: bool
-
-
 class Holding:
     """The part of the core that explains."""
 
@@ -63,8 +50,7 @@ class Holding:
         self._freed: dict[str, None] = {}
         self._tell_at_s = 0.0
         self._again_at_s = 0.0
-        self._holders_at_s = -HOLDERS_EVERY_S
-        self._holders: dict[_Has, Holder] = {}
+        self.holders = Holders(core)
 
     def hold(self, request: Request, why: Reason | None, fits: Fits, stopping: bool) -> None:
         """A request was looked at, and must wait. `why` is None where there is just no room."""
@@ -98,7 +84,7 @@ class Holding:
         self._freed.clear()
         self._wants.forget_told()
         self._tell_at_s = self._again_at_s = 0.0
-        self._holders_at_s = -HOLDERS_EVERY_S
+        self.holders.forget()
 
     def tell_all(self, reason: Reason) -> list[Decision]:
         """The same reason for all that wait."""
@@ -186,7 +172,7 @@ class Holding:
         if parked.why is not None and not parked.fits:
             now = self._core.queues.check(request, self._core.now_s)
             why = now if isinstance(now, Reason) else parked.why
-            return (msgspec.structs.replace(why, ahead=ahead, holders=self._holders_for(request, why)),)
+            return (msgspec.structs.replace(why, ahead=ahead, holders=self.holders.of(request, why)),)
         shape = parked.fits[0][1]
         return self._with_holds(request, shape, parked.why or self._room(request, shape, starting), ahead)
 
@@ -197,7 +183,7 @@ class Holding:
             and request.group not in self._core.tenants.starting
             and not any(hold.kind in _NOT_FOR_WANT_OF_MACHINES for hold in holds)
         )
-        holders = self._holders_for(request, room)
+        holders = self.holders.of(request, room)
         return (msgspec.structs.replace(room, ahead=ahead, holders=holders, machines_only=machines_only), *holds)
 
     def _pool_holds(self, request: Request, shape: Shape) -> tuple[Reason, ...]:
@@ -221,92 +207,11 @@ class Holding:
         reserved = self._core.reservations.without(request, self._core.now_s)
         if any(node.node_id in reserved and node.fits(shape) for node in opened):
             return Reason(kind=HoldKind.RESERVED)
-        return Reason(kind=kind, lacks=_lacks(shape, opened), excluded=excluded[:HOLDERS_TOLD])
+        return Reason(kind=kind, lacks=_lacks(shape, opened), excluded=excluded[:NODES_TOLD])
 
     @staticmethod
     def _would_do(node: Node, shape: Shape) -> bool:
         return node.standing is Standing.CLOSED and node.fits(shape)
-
-    # Who holds what
-
-    def _holders_for(self, request: Request, reason: Reason) -> tuple[Holder, ...]:
-        """The largest holders of what is lacking; other workspaces' together, without a name."""
-        if reason.kind not in (HoldKind.ROOM, HoldKind.QUOTA, HoldKind.TOPOLOGY, HoldKind.CONCURRENCY):
-            return ()
-        if self._core.now_s >= self._holders_at_s + HOLDERS_EVERY_S:
-            self._holders_at_s = self._core.now_s
-            self._holders = self._count_holders()
-        own: dict[str, Holder] = {}
-        others: Holder | None = None
-        pools = frozenset(pool.name for pool in self._core.fleet.eligible(request.workspace, request.shape.pool))
-        lenders = frozenset((reason.quota, *self._lenders(reason.quota)))  # once: there may be a thousand quotas
-        for has, holder in self._holders.items():
-            if not self._lacks_what(has, request, reason, lenders, pools):
-                continue
-            if has.workspace == request.workspace:
-                own[has.group] = _together(own.get(has.group), holder, holder.who)
-            elif reason.kind is not HoldKind.CONCURRENCY:
-                others = _together(others, holder, "")
-        named = sorted(own.values(), key=lambda holder: (-holder.gpu_milli, -holder.containers, holder.who))
-        return (*named[:HOLDERS_TOLD], *([] if others is None else [others]))
-
-    @staticmethod
-    def _lacks_what(
-        has: _Has, request: Request, reason: Reason, lenders: frozenset[str], pools: frozenset[str]
-    ) -> bool:
-        """Whether what somebody has is of the kind that is lacking: of the same quota, or in a pool where it may run.
-
-        Of pools that serve others alone the asker learns nothing.
-        """
-        if reason.kind is HoldKind.CONCURRENCY:
-            return has.workspace == request.workspace
-        if reason.kind is HoldKind.QUOTA:
-            return has.flavor == reason.flavor and has.quota in lenders
-        shape = request.shape
-        cards = has.cards and shape.takes_type(has.gpu_type) if shape.gpu_count else True
-        return cards and has.pool in pools
-
-    def _lenders(self, name: str) -> tuple[str, ...]:
-        """Quotas that a quota, or a cohort, may borrow of: those that are in any cohort, if it is in one."""
-        quotas = self._core.queueing.quotas
-        alone = any(quota.name == name and not quota.cohort for quota in quotas)
-        return () if alone else tuple(quota.name for quota in quotas if quota.cohort)
-
-    def _count_holders(self) -> dict[_Has, Holder]:
-        quotas = {(queue.workspace, queue.name): queue.quota for queue in self._core.queueing.queues}
-        holders: dict[_Has, Holder] = {}
-        for live in self._core.tenants.by_request.values():
-            request = live.request
-            node = next((self._core.fleet.nodes[name] for name in live.nodes if name in self._core.fleet.nodes), None)
-            has = _Has(
-                workspace=request.workspace,
-                group=request.group,
-                quota=quotas.get((request.workspace, request.queue), DEFAULT),
-                flavor=live.flavor,
-                pool=node.kind.pool if node is not None else live.pool,
-                gpu_type=node.kind.capacity.gpu_type if node is not None else "",
-                cards=live.shape.gpu_count > 0,
-            )
-            frees = live.since_s + request.limit_s if request.limit_s else 0.0
-            count = sum(bool(member) for member in live.members)
-            holder = Holder(request.label, count, count * live.shape.gpu_total_milli, frees)
-            holders[has] = _together(holders.get(has), holder, request.label)
-        return holders
-
-
-def _sooner(one_s: float, other_s: float) -> float:
-    return min(one_s, other_s) if one_s and other_s else one_s or other_s
-
-
-def _together(one: Holder | None, other: Holder, who: str) -> Holder:
-    if one is None:
-        return msgspec.structs.replace(other, who=who)
-    return Holder(
-        who,
-        one.containers + other.containers,
-        one.gpu_milli + other.gpu_milli,
-        _sooner(one.frees_by_s, other.frees_by_s),
-    )
 
 
 def _lacks(shape: Shape, nodes: list[Node]) -> tuple[Lack, ...]:

@@ -52,11 +52,13 @@ class Tenants:
         self.by_request: dict[str, Live] = {}
         self.by_member: dict[str, tuple[str, int]] = {}
         self.starting: dict[str, int] = {}  # by group: containers that were placed and are not ready yet
+        self.changed: dict[str, None] = {}  # requests that hold more, less or something else than when this was cleared
         self._fleet = fleet
 
     def seat(self, live: Live, chosen: tuple[tuple[int, ...], ...] = ()) -> None:
         """Give each member its room; cards that nobody chose are picked here."""
         self.by_request[live.request.request_id] = live
+        self.changed[live.request.request_id] = None
         live.ready = [not member for member in live.members]
         for rank, member in enumerate(live.members):
             if member:
@@ -76,6 +78,7 @@ class Tenants:
     def unseat(self, live: Live) -> None:
         """Take all room of a request away."""
         del self.by_request[live.request.request_id]
+        self.changed[live.request.request_id] = None
         for rank, member in enumerate(live.members):
             del self.by_member[member]
             node = self._fleet.nodes.get(live.nodes[rank])
@@ -99,6 +102,7 @@ class Tenants:
     def leave(self, live: Live, rank: int) -> Node | None:
         """One member has ended; returns the node whose room it had."""
         self.started(live, rank)
+        self.changed[live.request.request_id] = None
         del self.by_member[live.members[rank]]
         node = self._fleet.nodes.get(live.nodes[rank])
         if node is not None:
@@ -109,6 +113,7 @@ class Tenants:
 
     def replace(self, live: Live, rank: int, member: str, node: Node) -> None:
         """Another container takes a member's place."""
+        self.changed[live.request.request_id] = None
         live.members[rank], live.nodes[rank] = member, node.node_id
         live.cards[rank] = node.pick_cards(live.shape)
         live.ready[rank] = False
@@ -122,6 +127,11 @@ class Tenants:
             request_id, rank = self.by_member[member]
             live = self.by_request[request_id]
             live.nodes[rank], live.cards[rank] = "", ()
+            self.changed[request_id] = None
+
+    def changes(self, node: Node) -> None:
+        """A node is of another kind: so is what those hold who are there."""
+        self.changed.update((self.by_member[member][0], None) for member in node.uses)
 
     def ends_by_s(self, member: str) -> float:
         """When a container's time limit ends, as far as is known: 0 where it has none, or has not been placed."""
