@@ -136,6 +136,18 @@ class ControlPlane:
 
         return asyncio.run(ask())
 
+    @property
+    def environment(self) -> dict[str, str]:
+        """That of a client of it."""
+        host, _, port = self.stream_url.partition("://")[2].rpartition(":")
+        return {
+            **os.environ,
+            "LEVERS9_TOKEN": self.token,
+            "LEVERS9_CONTROLPLANE_HOST": host,
+            "LEVERS9_CONTROLPLANE_PORT": port,
+            "LEVERS9_HTTP_URL": self.http_url,
+        }
+
     def ask(self, path: str, body: dict[str, str] | None = None, *, method: str = "GET") -> bytes:
         """What REST answers; an answer that is an error is raised."""
         headers = {"Authorization": f"Bearer {self.token}", "Content-Type": "application/json"}
@@ -229,14 +241,9 @@ class MapRun:
         self.effects.touch()
         self.results = folder / "results.json"
         self.log = folder / "client.log"
-        host, _, port = plane.stream_url.partition("://")[2].rpartition(":")
-        env = {
-            **os.environ,
-            "LEVERS9_TOKEN": plane.token,
-            "LEVERS9_CONTROLPLANE_HOST": host,
-            "LEVERS9_CONTROLPLANE_PORT": str(stream_port or port),
-            "LEVERS9_HTTP_URL": plane.http_url,
-        }
+        env = plane.environment
+        if stream_port:
+            env["LEVERS9_CONTROLPLANE_PORT"] = str(stream_port)
         program = Path(__file__).with_name("mapped") / "recorded_map.py"
         argv = [sys.executable, str(program), str(self.effects), str(self.results), str(calls), str(sleep_s)]
         with self.log.open("wb") as log:

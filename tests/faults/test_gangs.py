@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from .controlplane import wait_until
+from .controlplane import ControlPlane, descendants, kill, running, wait_until
 from .laptop import Laptop, a_running_laptop
 
 pytestmark = pytest.mark.slow
@@ -32,6 +32,8 @@ def meet(how):
     (FOLDER / f"rank-{{attempt}}-{{me.rank}}-{{os.getpid()}}").touch()
     if how == "fall" and me.rank == 1 and attempt == "1":
         os.kill(os.getpid(), 9)
+    if how == "wait" and me.rank == 1 and attempt == "1":
+        time.sleep(60)
     if how == "raise" and me.rank == 1:
         raise ValueError("rank 1 has no data")
     host, _, port = me.address.rpartition(":")
@@ -62,6 +64,14 @@ def take_room():
 
 if __name__ == "__main__":
     {main}
+"""
+SPARE = """
+[[pools]]
+name = "spare"
+isolation = "trusted"
+cpu = 0.5
+memory = 512
+max_workers = 3
 """
 CALL = "print(json.dumps(meet.remote(sys.argv[1])))"
 
@@ -95,6 +105,31 @@ def test_when_one_rank_is_killed_all_of_them_run_again_after_all_have_ended(lapt
     done = called(laptop, tmp_path, "fall")
     assert json.loads(done.stdout or "null") == [2, 2, "rank 1"], done.stderr
     assert ranks(tmp_path) == ["1-0", "1-1", "2-0", "2-1"]
+
+
+def test_when_the_worker_of_a_rank_is_killed_its_place_is_taken_and_the_call_uses_one_retry(tmp_path: Path) -> None:
+    plane = ControlPlane(tmp_path / "plane", settings=SPARE)
+    with running(plane):
+        plane.wait_for_token()
+        text = PROGRAM.format(folder=str(tmp_path), main=CALL)
+        (tmp_path / "gangs.py").write_text(text)
+        argv = [sys.executable, str(tmp_path / "gangs.py"), "wait"]
+        with subprocess.Popen(argv, env=plane.environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as call:
+            try:
+                wait_until(lambda: ranks(tmp_path) == ["1-0", "1-1"], "both ranks run", 60.0)
+                kill(worker_of(plane, tmp_path, "rank-1-1-*"))
+                out, err = call.communicate(timeout=90.0)
+            finally:
+                call.kill()
+    assert json.loads(out or "null") == [2, 2, "rank 1"], err.decode()
+    assert ranks(tmp_path) == ["1-0", "1-1", "2-0", "2-1"]
+
+
+def worker_of(plane: ControlPlane, folder: Path, rank: str) -> int:
+    """The worker whose container a rank runs in."""
+    (path,) = folder.glob(rank)
+    pid = int(path.name.rpartition("-")[2])
+    return next(worker for worker in plane.workers() if pid in descendants(worker))
 
 
 def test_when_one_rank_raises_the_call_raises_that_and_names_the_rank(laptop: Laptop, tmp_path: Path) -> None:

@@ -159,14 +159,7 @@ class Bench:
         self, name: str, *, stubborn_s: float = 0.0, workspace: str = "default", **options: object
     ) -> subprocess.CompletedProcess[str]:
         """As `submit`, for a call that is refused."""
-        host, _, port = self.plane.stream_url.partition("://")[2].rpartition(":")
-        env = {
-            **os.environ,
-            "LEVERS9_TOKEN": self._token(workspace),
-            "LEVERS9_CONTROLPLANE_HOST": host,
-            "LEVERS9_CONTROLPLANE_PORT": port,
-            "LEVERS9_HTTP_URL": self.plane.http_url,
-        }
+        env = self.plane.environment | {"LEVERS9_TOKEN": self._token(workspace)}
         program = Path(__file__).with_name("held") / "jobs.py"
         argv = [sys.executable, str(program), name, json.dumps(options), str(stubborn_s)]
         return subprocess.run(argv, env=env, capture_output=True, text=True, check=False, timeout=60.0)
@@ -232,10 +225,14 @@ class Bench:
         wait_until(there, f"a worker of {pool} is there")
         return found[0]
 
+    def end(self, task: str) -> None:
+        """Cancel a task."""
+        self.plane.ask(f"/api/v1/tasks/{task}/stop", {}, method="POST")
+
     def end_all(self) -> None:
         """Cancel what was submitted, what waits before what runs, and wait until none runs."""
         for task in reversed(self._submitted):
-            self.plane.ask(f"/api/v1/tasks/{task}/stop", {}, method="POST")
+            self.end(task)
         submitted, self._submitted = self._submitted, []
         wait_until(lambda: all(self.why(task).state not in ("RUNNING", "CANCELLING") for task in submitted), "they end")
 
@@ -352,6 +349,17 @@ def test_others_that_are_stopping_to_make_room_are_told(bench: Bench) -> None:
     urgent = bench.submit("other", priority="urgent", **options)
     bench.waits_because(urgent, HoldKind.PREEMPTING, r"Others are stopping to make room for it\.")
     bench.runs(urgent)
+
+
+def test_a_call_that_was_stopped_for_another_one_runs_again_and_has_used_no_retry(bench: Bench) -> None:
+    options: Options = {"pool": "small", "cpu": 1, "memory": 256, "queue": "ranked"}
+    low = bench.submit("train", retries=0, **options)
+    bench.runs(low)
+    urgent = bench.submit("other", priority="urgent", **options)
+    bench.runs(urgent)
+    assert bench.why(low).state == "RETRY"
+    bench.end(urgent)
+    bench.runs(low)
 
 
 def test_what_can_never_be_is_refused_at_submit(bench: Bench) -> None:
