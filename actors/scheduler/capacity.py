@@ -135,6 +135,8 @@ class Node(msgspec.Struct, kw_only=True):
                 self.lost_cards.append(len(self.free_cards))
                 self.free_cards.append(0)
             self.free_cards[card] = max(0, self.free_cards[card] - use.card_milli)
+        if self.lost_cards:  # which ones depends on who is there, not on who came first
+            self._count_cards()
         self._count_free()
 
     def give_back(self, member: str) -> None:

@@ -44,6 +44,7 @@ class Rows:
         if space is None:
             share = self._shares.get(workspace)
             account = self._fairness.of_space(workspace, share.weight if share is not None else 1, now_ms)
+            account.count(self._fairness.scales)
             space = self.spaces[workspace] = Space(workspace, account, self._turns)
         row = space.rows.get(name)
         if row is None:
@@ -56,6 +57,7 @@ class Rows:
         quota_name = queue.quota if queue is not None else DEFAULT
         quota = self.quotas[quota_name] if queue is not None or name == DEFAULT else None
         account = self._fairness.of_row(space.name, name, queue.weight if queue is not None else 1, now_ms)
+        account.count(self._fairness.scales)
         return Row(name, space, quota, account, self._turns)
 
     def new_lane(self, backlog: Backlog, row: Row, kind: Kind, apart: bool) -> Lane:

@@ -64,10 +64,25 @@ def test_a_card_that_is_lost_in_use_is_there_until_its_container_has_gone() -> N
     assert node.free.gpu_milli == 3000
 
 
+def test_which_cards_are_lost_does_not_depend_on_who_came_first() -> None:
+    uses = {"a": (1,), "b": (3,)}
+    found = []
+    for capacity, order in ((SIZE, "ab"), (msgspec.structs.replace(SIZE, gpu_count=2), "ba")):
+        node = new_node("n", "p", capacity)
+        for member in order:
+            node.take(member, CARD, uses[member])
+        node.resize(msgspec.structs.replace(SIZE, gpu_count=2))
+        found.append((node.lost_cards, node.free_cards))
+    restored = new_node("n", "p", msgspec.structs.replace(SIZE, gpu_count=2))
+    for member in "ab":
+        restored.take(member, CARD, uses[member])
+    assert found == [(restored.lost_cards, restored.free_cards)] * 2
+
+
 def test_what_an_earlier_leader_placed_is_known_on_cards_that_are_reported_no_more() -> None:
     node = new_node("n", "p", msgspec.structs.replace(SIZE, gpu_count=2))
     node.take("a", CARD, (3,))
-    assert (node.free.gpu_milli, node.count(CARD)) == (2000, 2)
+    assert (node.free.gpu_milli, node.count(CARD)) == (1000, 1)
     node.give_back("a")
     assert (node.free.gpu_milli, len(node.free_cards) - len(node.lost_cards)) == (2000, 2)
 

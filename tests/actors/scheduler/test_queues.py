@@ -422,3 +422,16 @@ def test_a_workspace_apart_may_have_room_where_others_have_none() -> None:
     assert woken is not None
     assert woken.request_id == "b"
     assert amount_of(woken.shape).cpu_milli == 1000
+
+
+def test_who_comes_back_after_others_took_over_still_has_the_share_of_what_it_used() -> None:
+    queues = new_queues(configuration())
+    queues.add(request("long", "used", 500), 0.0)
+    place(queues)
+    queues.next(5000.0)
+    queues.end_member("long", 5000.0)
+    other = new_queues(configuration())
+    other.recall(queues.remember())
+    for name in ("used", "new"):
+        other.add(request(f"of {name}", name, at_s=5000.0 + (name == "new")), 5001.0)
+    assert place(other, 5001.0) == ["of new", "of used"]
