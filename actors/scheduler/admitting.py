@@ -22,7 +22,6 @@ if TYPE_CHECKING:
 
 
 UNSEEN_MAX: Final = 256  # in one plan
-Spots = tuple[tuple[str, tuple[int, ...]], ...]  # node and cards, by rank
 
 
 class Admitting:
@@ -111,17 +110,18 @@ class Admitting:
             self._core.tenants.started(live, known[1])
             self._core.queues.started(known[0], self._core.now_s)
 
-    def restore(self, request: Request, spots: Spots, flavor: str, since_s: float) -> None:
+    def restore(self, restored: events.Restored) -> None:
         """An earlier leader placed it. Members without a node have ended already."""
-        core = self._core
+        core, request, spots, flavor = self._core, restored.request, restored.spots, restored.flavor
+        shape = dict(core.queues.candidates(request)).get(flavor, request.shape)
         live = Live(
             request=request,
             flavor=flavor,
-            shape=dict(core.queues.candidates(request)).get(flavor, request.shape),
+            shape=in_pool(shape, restored.pool) if restored.pool else shape,
             nodes=[node_id for node_id, _ in spots],
             cards=[cards for _, cards in spots],
             members=list(request.members),
-            since_s=since_s or core.now_s,
+            since_s=restored.since_s or core.now_s,
         )
         core.queues.restore(request, flavor, core.now_s)
         core.tenants.seat(live, tuple(cards for _, cards in spots))
@@ -262,6 +262,10 @@ class Admitting:
             why = "nothing is left of its gang" if live is None else f"rank {rank} of its gang has a container already"
             return [events.NotReplaced(member=member, why=why)]
         ranks = tuple(sorted(other for lost_of, other in self.lost.values() if lost_of == request_id))
+        short = core.queues.lacks_for_members(request_id, len(ranks), core.now_s)
+        if short is not None:
+            self.lacking.setdefault(request_id, Lacking(request=live.request, shape=live.shape, why=short))
+            return []
         nodes = core.finder.near(live, ranks)
         if isinstance(nodes, Reason):
             if request_id not in self.lacking:

@@ -303,8 +303,21 @@ class Queues:
         grant.charge(left, self._now_ms)
         self._dirty[row] = None
 
+    def lacks_for_members(self, request_id: str, count: int, now_s: float) -> Reason | None:
+        """Why so many members that had ended can't be replaced: others use by now what these gave back."""
+        self._move(now_s)
+        grant = self._grants.by_request.get(request_id)
+        if grant is None:
+            return None
+        row, option = grant.row, grant.option
+        limit = self._over_limit(row.space, grant.request.shape, count)
+        with self._saving.counted(grant.tree, request_id) as saved:
+            if limit is None and row.quota is not None and not fits(option, count):
+                return lacking(row.quota, (option,), count, saved)
+        return limit
+
     def readmit_member(self, request_id: str, now_s: float) -> None:
-        """A member that had ended is replaced by another one, and charged again, whatever the limits say."""
+        """A member that had ended is replaced by another one, and charged again."""
         self._move(now_s)
         grant = self._grants.by_request.get(request_id)
         if grant is not None:

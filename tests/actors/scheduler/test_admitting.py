@@ -14,7 +14,7 @@ from levers9.actors.scheduler.events import Decision, Request
 from levers9.actors.scheduler.finding import Found
 from levers9.actors.scheduler.placement import new_placement
 from levers9.model.queues import Flavor, FlavorLimits, Limits, PriorityClass, Queue, Queueing, Quota, Share
-from levers9.model.reasons import Reason
+from levers9.model.reasons import HoldKind, Lack, Reason
 from levers9.model.resources import Capacity, Shape
 
 SIZE = Capacity(cpu_milli=1000, memory_mib=1000)
@@ -104,6 +104,21 @@ def test_one_of_a_higher_priority_that_comes_later_may_use_what_is_reserved() ->
     assert told.ask("c", priority="high") == ["c7"]
 
 
+def test_a_member_that_is_replaced_gets_no_more_quota_than_there_is_and_is_told_so() -> None:
+    told = Told(QUEUEING, nodes=4)
+    told.ask("a", members=2, queue="q")
+    told.ask("a", queue="q")
+    assert told.tell(events.Ended(member="a1/1")) == ["a2"]
+    lost = events.Replacement(request_id="a1", rank=1, member="new")
+    decisions = (*told.core.handle(lost, told.now_s), *told.core.handle(events.Planned(), told.now_s))
+    (held,) = [one for one in decisions if isinstance(one, events.Held)]
+    assert (held.reasons[0].kind, held.reasons[0].lacks) == (HoldKind.QUOTA, (Lack("cpu", 1000),))
+    assert not any(isinstance(one, events.Replaced) for one in decisions)
+    told.core.handle(events.Ended(member="a2/0"), told.now_s)
+    decisions = told.core.handle(events.Planned(), told.now_s)
+    assert [one.member for one in decisions if isinstance(one, events.Replaced)] == ["new"]
+
+
 class Reserving(RuleBasedStateMachine):
     """Few nodes that are full for long, so that somebody has some reserved nearly always."""
 
@@ -113,6 +128,8 @@ class Reserving(RuleBasedStateMachine):
         self.told.core.queues.yields = lambda now_s: ()  # type: ignore[method-assign]
         if apart:
             self.told.tell(events.PoolSet(pool="own", serves="c"))
+        self.told.ask("a", members=2, queue="q")
+        self.told.ask("b", queue="q")
         for _ in range(nodes + 2):
             self.told.ask("a")
 
@@ -141,9 +158,25 @@ class Reserving(RuleBasedStateMachine):
     def set_node(self, number: int, standing: Standing) -> None:
         self.told.node(f"n{number}", standing)
 
+    @rule(place=st.integers(0, 50))
+    def replace(self, place: int) -> None:
+        """A member of a gang is lost, and what it used is anybody's before another one is to take its place."""
+        gangs = [live for live in self.told.core.tenants.by_request.values() if all(live.members) and live.members[1:]]
+        if gangs:
+            live = gangs[place % len(gangs)]
+            name = live.request.request_id
+            self.told.tell(events.Ended(member=live.members[1]))
+            self.told.number += 1
+            self.told.tell(events.Replacement(request_id=name, rank=1, member=f"{name}/new{self.told.number}"))
+
     @rule(seconds=st.sampled_from((0.5, 2.0, 11.0, 61.0, 299.5, 300.0)))
     def wait(self, seconds: float) -> None:
         self.told.wait(seconds)
+
+    @invariant()
+    def nobody_uses_more_than_the_quota(self) -> None:
+        _, quotas = self.told.core.queues.standing()
+        assert all(one.used.cpu_milli <= 2000 for one in quotas if one.name == "few")
 
     @invariant()
     def nobody_waits_who_has_quota_and_room(self) -> None:
