@@ -93,8 +93,8 @@ class Core:
     def _take_over(self, event: Event) -> None:
         """What an earlier leader, or an earlier segment of a journal, left."""
         match event:
-            case events.Restored(request=request, spots=spots, flavor=flavor, since_s=since_s):
-                self.admitting.restore(request, spots, flavor, since_s)
+            case events.Restored() as restored:
+                self.admitting.restore(restored)
             case events.Promised() as promised:
                 self.promises.restore(promised, self.now_s)
             case events.Recalled() as past:

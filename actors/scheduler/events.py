@@ -122,6 +122,7 @@ class Restored(Event, frozen=True, kw_only=True):
     spots: tuple[tuple[str, tuple[int, ...]], ...]
     flavor: str = ""
     since_s: float = 0.0  # 0: from now
+    pool: str = ""  # of a gang, which stays in it
 
 
 class Promised(Event, frozen=True, kw_only=True):

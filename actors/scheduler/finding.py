@@ -123,15 +123,11 @@ class Finder:
     ) -> tuple[str, ...] | Reason:
         """Open nodes for all lost members, near the others as their gang asked for it; or why there are none."""
         together, nodes = live.request.together, tuple(live.nodes)
-        return self._topologies.replace(nodes, self._in_its_pool(live), together, standings, NOWHERE, ranks)
-
-    def _in_its_pool(self, live: Live) -> Shape:
-        known = (self._fleet.nodes[node_id].kind.pool for node_id in live.nodes if node_id in self._fleet.nodes)
-        return in_pool(live.shape, next(known, live.shape.pool))
+        return self._topologies.replace(nodes, live.shape, together, standings, NOWHERE, ranks)
 
     def lacking(self, live: Live, ranks: tuple[int, ...], why: Reason) -> Lacking:
         """What would give lost members room for which no node is open: first workers that are on their way."""
-        shape = self._in_its_pool(live)
+        shape = live.shape
         lacking = Lacking(request=live.request, shape=shape, why=why)
         coming = self.near(live, ranks, _COMING)
         if not isinstance(coming, Reason):

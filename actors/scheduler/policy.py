@@ -120,7 +120,13 @@ class SchedulerPolicy:
         request = request_of(rooms, asked_at_s)
         members = tuple(by_rank[rank].container_id if rank in by_rank else "" for rank in range(world))
         spots = tuple(_spot(by_rank.get(rank)) for rank in range(world))
-        restored = events.Restored(request=events.with_members(request, members), spots=spots, flavor=placed[0].flavor)
+        hosts = (self.ledger.hosts.get(room.worker_id) for room in placed if room.gang_id)
+        restored = events.Restored(
+            request=events.with_members(request, members),
+            spots=spots,
+            flavor=placed[0].flavor,
+            pool=next((host.pool for host in hosts if host is not None), ""),
+        )
         self._deciding.tell(restored, now_s)
         for room in rooms:
             self._know(room, now_s)

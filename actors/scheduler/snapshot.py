@@ -83,7 +83,9 @@ def _live(live: Live) -> Iterator[Event]:
             cards=tuple(live.cards),
         )
         return
-    yield events.Restored(request=request, spots=live.spots(), flavor=live.flavor, since_s=live.since_s)
+    yield events.Restored(
+        request=request, spots=live.spots(), flavor=live.flavor, since_s=live.since_s, pool=live.shape.pool
+    )
     for member, ready in zip(live.members, live.ready):
         if member and ready:
             yield events.Started(member=member)

@@ -269,6 +269,21 @@ class TestGangs:
         assert [one.node_id for one in decisions if isinstance(one, events.Replaced)] == ["three"] * 4
         assert held(decisions) == [()]
 
+    def test_a_gang_that_another_core_knows_stays_in_its_pool(self) -> None:
+        told, other = Told(), Told()
+        told.pool()
+        for name in ("one", "two"):
+            told.node(name)
+        told.ask(request("g", members=8))
+        other.plan(*told.core.snapshot())
+        other.pool("before it", rank=-1)
+        other.node("elsewhere", pool="before it")
+        other.plan(events.NodeGone(node_id="one"), events.NodeGone(node_id="two"), events.Ended(member="g/7"))
+        decisions = other.plan(events.Replacement(request_id="g", rank=7, member="new"))
+        assert not any(isinstance(one, events.Replaced) for one in decisions)
+        decisions = other.node("three")
+        assert [one.node_id for one in decisions if isinstance(one, events.Replaced)] == ["three"]
+
     def test_for_a_lost_member_a_named_node_of_the_domain_of_its_gang_is_ordered(self) -> None:
         told = Told(QUEUEING)
         told.pool()
