@@ -29,6 +29,7 @@ from levers9.store import operations as ops
 from levers9.wire import control, scheduling
 from levers9.wire.letter import Letter
 from levers9.wire.message import Message, Send
+from levers9.wire.operating import TellWorkers, WorkerWish
 
 HOPS = 40  # after which they are quiet
 SMALL = Capacity(cpu_milli=1000, memory_mib=1000)
@@ -160,6 +161,9 @@ class Stage:
 
     def quiet(self, worker_id: str) -> None:
         self.post("gateway/g", "scheduler", control.PeerQuiet(peer=f"worker/{worker_id}", closed=False))
+
+    def wish(self, worker_id: str, wish: WorkerWish) -> None:
+        self.post("gateway/g", "scheduler", TellWorkers(worker_ids=(worker_id,), wish=wish))
 
     def exit(self, worker_id: str, expected: bool = False) -> None:
         """Its process ends, and what it ran."""
@@ -314,6 +318,10 @@ class ProvidingMachine(RuleBasedStateMachine):
     def a_worker_reports(self, data: st.DataObject) -> None:
         self.one_of(data, sorted(self.stage.pool_of), self.stage.report)
 
+    @rule(data=st.data(), wish=st.sampled_from([WorkerWish.CORDON, WorkerWish.UNCORDON]))
+    def a_worker_is_cordoned_or_not(self, data: st.DataObject, wish: WorkerWish) -> None:
+        self.one_of(data, sorted(self.stage.pool_of), lambda name: self.stage.wish(name, wish))
+
     @rule(data=st.data(), expected=st.booleans())
     def a_worker_ends(self, data: st.DataObject, expected: bool) -> None:
         self.one_of(data, sorted(self.stage.pool_of), lambda name: self.stage.exit(name, expected))
@@ -341,6 +349,7 @@ class ProvidingMachine(RuleBasedStateMachine):
                 stage.exit(worker_id)
             elif worker_id in stage.reported:
                 stage.report(worker_id)
+            stage.wish(worker_id, WorkerWish.UNCORDON)
         for _ in range(4):
             in_order(stage)
             in_order(stage)
