@@ -195,11 +195,11 @@ class Holders:
         kind = _Kind(
             quota=self._quotas.get((request.workspace, request.queue), DEFAULT),
             flavor=live.flavor,
-            pool=node.kind.pool if node is not None else live.pool,
+            pool=node.kind.pool if node is not None else live.shape.pool,
             gpu_type=node.kind.capacity.gpu_type if node is not None else "",
             cards=live.shape.gpu_count > 0,
         )
-        frees_by_s = live.since_s + request.limit_s if request.limit_s else 0.0
+        frees_by_s = live.since_s + request.limit_s if request.limit_s and not live.promised else 0.0
         gpu_milli = count * live.shape.gpu_total_milli
         return _Part(kind, request.workspace, request.group, request.label, count, gpu_milli, frees_by_s)
 

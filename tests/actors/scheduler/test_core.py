@@ -269,6 +269,14 @@ class TestGangs:
         assert [one.node_id for one in decisions if isinstance(one, events.Replaced)] == ["three"] * 4
         assert held(decisions) == [()]
 
+    def test_the_time_limit_of_a_gang_that_has_not_started_tells_nobody_when_its_room_is_free(self) -> None:
+        told = Told()
+        told.pool(size=TRAY, max_workers=3)
+        told.node("one")
+        told.ask(request("g", members=8, limit_s=60.0, label="gang"))
+        (reasons,) = held(told.ask(request("waits", label="other")))
+        assert [(holder.who, holder.frees_by_s) for holder in reasons[0].holders] == [("gang", 0.0)]
+
     def test_a_gang_that_another_core_knows_stays_in_its_pool(self) -> None:
         told, other = Told(), Told()
         told.pool()
