@@ -5,8 +5,6 @@ from __future__ import annotations
 import enum
 from collections.abc import Callable
 
-import msgspec
-
 from ...model.gangs import Together
 from ...model.resources import Shape
 from .events import Request
@@ -195,14 +193,6 @@ class Gate:
     def apart(self) -> bool:
         """Whether those behind it may each have room where others have none."""
         return self.key[3]
-
-
-class WaitingGroup(msgspec.Struct, frozen=True, kw_only=True):
-    """Equal requests that wait, in place of all of them their first; `parked` says why none of them is looked at."""
-
-    first: Request
-    count: int
-    parked: Parked | None
 
 
 def order_of(line: Line) -> Key:

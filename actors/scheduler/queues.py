@@ -19,12 +19,12 @@ from .backlog import Backlog
 from .events import Request
 from .fairness import Fairness, FairnessPast
 from .grants import Grant, Grants
-from .lanes import Lane, Line, Parked, Row, Space, WaitingGroup, kind_of, order_of
+from .lanes import Lane, Line, Parked, Row, Space, kind_of, order_of
 from .limits import over_limit
 from .preemption import Preemption, may_preempt
-from .quotas import Option, could_fit, fits
+from .quotas import Option, fits
 from .ranked import Entry
-from .refusals import held, lacking, never_enough
+from .refusals import held, lacking
 from .rows import Rows
 from .saving import SaverPast, Saving
 from .standings import Standings, standings
@@ -263,17 +263,6 @@ class Queues:
         """All flavors of its quota in order, whether they have quota now or not."""
         return tuple((option.flavor, option.shape) for option in self._asked_of(request)[1])
 
-    def never(self, request: Request) -> Reason | None:
-        """Why it could not run even if nothing else did; None where it could."""
-        row, options, size = self._asked_of(request)
-        share = self._rows.share(request.workspace)
-        limit = over_limit(share, (0, 0, 0), request.shape, size) if share is not None else None
-        if row.quota is None or limit is not None:
-            return limit or held(row)
-        if any(could_fit(option, size) for option in options):
-            return None
-        return never_enough(row.quota, options, size)
-
     # What is had
 
     def admit(self, request: Request, flavor: str, now_s: float) -> None:
@@ -495,18 +484,6 @@ class Queues:
 
     def _level_of(self, line: Line, requested_at_s: float) -> int:
         return self._level(line.value, requested_at_s, self._now_ms)[0]
-
-    def shares_of(self, workspace: str, queue: str) -> tuple[int, int]:
-        """The shares that order goes by, of a workspace and of one of its queues."""
-        self._flush()
-        row = self._rows.row(workspace, queue, self._now_ms)
-        return row.space.account.share, row.account.share
-
-    def waiting_groups(self) -> tuple[WaitingGroup, ...]:
-        """Everything that waits, in order."""
-        self._flush()
-        lines = sorted(self._backlog.lines(), key=order_of)
-        return tuple(WaitingGroup(first=self._first_of(line), count=line.count, parked=line.parked) for line in lines)
 
     def standing(self) -> Standings:
         """All queues and quotas as of now, by name."""

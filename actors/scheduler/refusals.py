@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from ...model.reasons import HoldKind, Lack, Reason
+from ...model.reasons import HoldKind, Reason
 from .lanes import Row
-from .quotas import Option, QuotaState, lacks, resource_of
+from .quotas import Option, QuotaState, lacks
 
 
 def held(row: Row) -> Reason:
@@ -22,13 +22,3 @@ def lacking(quota: QuotaState, options: tuple[Option, ...], size: int, saved: bo
     detail = "Freed quota is saved for a request that goes before it." if saved else ""
     short = lacks(options[0], size)
     return Reason(kind=HoldKind.QUOTA, quota=quota.name, flavor=options[0].flavor, lacks=short, detail=detail)
-
-
-def never_enough(quota: QuotaState, options: tuple[Option, ...], size: int) -> Reason:
-    """What the first flavor would lack even if nobody used any of it."""
-    if not options:
-        return lacking(quota, options, size, saved=False)
-    option = options[0]
-    short = [(purse, amount * size - purse.most()) for purse, amount in option.demand]
-    found = tuple(Lack(resource_of(option, purse), more) for purse, more in short if more > 0)
-    return Reason(kind=HoldKind.QUOTA, quota=quota.name, flavor=option.flavor, lacks=found)

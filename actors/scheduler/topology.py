@@ -98,22 +98,6 @@ class Topologies(Survey):
             return None
         return Assignment(nodes=self._by_rank(self.trees[name], best.seats), topology=name)
 
-    def possible(self, members: int, shape: Shape, together: Together) -> Reason | None:
-        """Why a gang would not fit even if every known node were empty and open; None: it would."""
-        trees = self.asked(together)
-        if not trees:
-            return self._no_such_level(members, together)
-        if members % max(1, together.slice_size):
-            detail = f"{members} members can't be cut into slices of {together.slice_size}."
-            return Reason(kind=HoldKind.TOPOLOGY, level=together.level, wanted=members, detail=detail)
-        reasons: list[Reason] = []
-        for narrowed in of_one_type(shape):
-            counts = [self.when_empty(tree, narrowed, together) for tree in trees]
-            if any(find(domains, members, together) is not None for domains in counts):
-                return None
-            reasons.append(reason_for(counts, members, together))
-        return max(reasons, key=lambda reason: reason.fits)
-
     def replace(
         self,
         nodes: tuple[str, ...],

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from levers9.actors.scheduler.events import Request
+from levers9.actors.scheduler.lanes import order_of
 from levers9.actors.scheduler.queues import Parked, Queues
 from levers9.model.queues import (
     Cohort,
@@ -123,3 +124,16 @@ def place(queues: Queues, now_s: float = 0.0, room: int = 1_000_000) -> list[str
             queues.admit(found, ways[0][0], now_s)
             placed.append(found.request_id)
     return placed
+
+
+def waiting_groups(queues: Queues) -> list[tuple[str, int, Parked | None]]:
+    """Equal requests that wait, in order: the first of them, how many there are, and why none is looked at."""
+    lines = sorted(queues._backlog.lines(), key=order_of)
+    return [(line.head, line.count, line.parked) for line in lines]
+
+
+def shares_of(queues: Queues, workspace: str, queue: str) -> tuple[int, int]:
+    """The shares of now that order goes by, of a workspace and of one of its queues."""
+    queues._flush()
+    row = queues._rows.row(workspace, queue, queues._now_ms)
+    return row.space.account.share, row.account.share

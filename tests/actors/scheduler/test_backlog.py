@@ -10,7 +10,7 @@ from levers9.actors.scheduler.queues import Parked
 from levers9.model.queues import FairShare, PriorityClass, Queueing, Share
 from levers9.model.resources import Amount
 
-from .queueing_words import configuration, new_queues, place, quota, request
+from .queueing_words import configuration, new_queues, place, quota, request, waiting_groups
 
 numbers = st.lists(st.tuples(st.integers(0, 9), st.integers(-5, 5) | st.none()), max_size=60)
 
@@ -69,7 +69,7 @@ def test_what_waits_long_rises_without_anybody_looking() -> None:
     queues = new_queues(configuration(fair_share=FairShare(ageing_s=10.0, ageing_step=150)))
     queues.add(request("low", priority="low"), 0.0)
     queues.add(request("high", priority="high", at_s=15.0), 15.0)
-    assert [group.first.request_id for group in queues.waiting_groups()] == ["high", "low"]
+    assert [first for first, _, _ in waiting_groups(queues)] == ["high", "low"]
     assert place(queues, 24.9, room=0) == []
     queues.wake_room(lambda _: True)
     assert place(queues, 24.9) == ["low", "high"]
@@ -81,7 +81,7 @@ def test_an_equal_request_that_comes_later_is_parked_with_those_that_wait() -> N
     assert place(queues, room=0) == []
     queues.add(request("b", at_s=1.0), 1.0)
     assert queues.next(1.0) is None
-    assert [(group.count, group.parked) for group in queues.waiting_groups()] == [(2, Parked.ROOM)]
+    assert waiting_groups(queues) == [("a", 2, Parked.ROOM)]
 
 
 def test_what_is_parked_for_another_reason_leaves_others_of_its_kind_in_play() -> None:

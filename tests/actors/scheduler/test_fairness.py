@@ -20,7 +20,7 @@ from levers9.actors.scheduler.queues import Parked, Queues
 from levers9.model.queues import Share
 from levers9.model.resources import Amount
 
-from .queueing_words import TOTAL, configuration, new_queues, place, request
+from .queueing_words import TOTAL, configuration, new_queues, place, request, waiting_groups
 
 HOUR_MS = 3_600_000
 
@@ -191,4 +191,4 @@ class TestYielding:
         queues.add(request("poor", "poor", at_s=3.0), 3.0)
         assert place(queues, 3.0) == []
         assert queues.yields(3.0) == ()
-        assert {group.parked for group in queues.waiting_groups()} == {Parked.QUOTA}
+        assert {parked for _, _, parked in waiting_groups(queues)} == {Parked.QUOTA}

@@ -9,6 +9,7 @@ import pytest
 
 from levers9.actors.scheduler.queues import Parked
 from levers9.errors import Refused
+from levers9.model.entitlement import Wish, check_entitled
 from levers9.model.queueing_checks import check_queueing
 from levers9.model.queues import (
     DEFAULT,
@@ -207,12 +208,15 @@ def test_3322_3543_who_was_parked_for_something_else_comes_back_when_all_are_wok
 @pytest.mark.parametrize("amount", [2**63 - 1, 2**63 + 1, 2**64 + 1000])
 @pytest.mark.parametrize("members", [1, 2, 4096])
 def test_11137_11139_11182_14112_no_product_of_large_numbers_gets_past_a_quota(amount: int, members: int) -> None:
-    queues = new_queues(configuration(quota("w", 4, cohort="c"), quota("v", 4, cohort="c")))
+    queueing = configuration(quota("w", 4, cohort="c"), quota("v", 4, cohort="c"))
+    queues = new_queues(queueing)
     asked = request("a", shape=Shape(cpu_milli=amount, memory_mib=1), members=members)
     queues.add(asked, 0.0)
     assert place(queues) == []
     assert isinstance(queues.check(asked, 0.0), Reason)
-    assert queues.never(asked) is not None
+    wish = Wish(workspace="w", shape=asked.shape, nodes=members)
+    with pytest.raises(Refused, match="Quota w could never give"):
+        check_entitled(wish, queueing)
 
 
 @pytest.mark.parametrize("amount", [-1, 2**63])

@@ -15,7 +15,7 @@ from levers9.model.queues import FairShare, Queue, Queueing, Share
 from levers9.model.reasons import HoldKind, Lack, Reason
 from levers9.model.resources import Amount, Shape, amount_of
 
-from .queueing_words import TOTAL, configuration, new_queues, place, quota, request
+from .queueing_words import TOTAL, configuration, new_queues, place, quota, request, shares_of, waiting_groups
 
 PATIENT = FairShare(ageing_s=100.0, ageing_step=100, patience_s=1e8)
 VALUES = {"default": 0, "low": -100, "high": 200}
@@ -203,7 +203,7 @@ class QueuesMachine(RuleBasedStateMachine):
 
     def _order(self, found: Request) -> tuple[int, int, int, float, str]:
         level = VALUES[found.priority] + 100 * (int((self.model.now_s - found.requested_at_s) * 1000) // 100_000)
-        space, row = self.queues.shares_of(found.workspace, found.queue)
+        space, row = shares_of(self.queues, found.workspace, found.queue)
         return -level, space, row, found.requested_at_s, found.request_id
 
     @invariant()
@@ -317,21 +317,9 @@ class TestReasons:
         queues = new_queues(configuration())
         queues.add(request("a", queue="gone"), 0.0)
         assert place(queues) == []
-        never = queues.never(request("b", queue="gone"))
-        assert never is not None
-        assert never.kind is HoldKind.QUEUE_HELD
-
-    def test_more_than_could_ever_be_had_is_known_at_once(self) -> None:
-        shares = (Share(workspace="x", max_containers=2),)
-        queues = new_queues(
-            configuration(quota("w", 4, cohort="c", borrowing=2), quota("v", 4, cohort="c"), shares=shares)
-        )
-        assert queues.never(request("a", cpu=6)) is None
-        assert queues.never(request("b", cpu=7)) == Reason(
-            kind=HoldKind.QUOTA, quota="w", flavor="any", lacks=(Lack("cpu", 1000),)
-        )
-        assert queues.never(request("c", cpu=2, members=4)) is not None
-        assert queues.never(request("d", "x", members=3)) is not None
+        reason = queues.check(request("b", queue="gone"), 0.0)
+        assert isinstance(reason, Reason)
+        assert reason.kind is HoldKind.QUEUE_HELD
 
     def test_who_is_ahead_is_counted_within_the_queue_only(self) -> None:
         queues = new_queues(configuration())
@@ -348,7 +336,7 @@ class TestReasons:
         assert place(queues, room=0) == []
         seen = [found.request_id for _ in range(3) if (found := queues.unseen()) is not None]
         assert sorted(seen) == ["three", "two"]
-        assert {found.parked for found in queues.waiting_groups()} == {Parked.ROOM}
+        assert {parked for _, _, parked in waiting_groups(queues)} == {Parked.ROOM}
 
 
 def test_nothing_bypasses_quota_without_a_queue() -> None:
