@@ -283,3 +283,16 @@ def test_13656_13772_whoever_waits_is_looked_at_again_when_a_node_has_changed(
     assert not told.placed
     told.tell(after)
     assert set(told.nodes_of("gang")) == {"n1", "n2"}
+
+
+def test_jobset_1021_a_member_of_an_older_gang_that_still_stops_misplaces_nobody_of_the_new_one() -> None:
+    told = Told()
+    racks = tuple(node(f"{rack}{number}", rack) for rack in "xy" for number in (1, 2))
+    told.tell(*racks, ask("old", 8, together=RACK))
+    (rack,) = {name[0] for name in told.nodes_of("old")}
+    told.tell(*(events.Ended(member=f"old-{rank}") for rank in range(1, 8)), ask("new", 8, together=RACK))
+    assert {name[0] for name in told.nodes_of("new")} == {"x", "y"} - {rack}
+    told.tell(events.Replacement(request_id="old", rank=3, member="late"), events.Ended(member="old-0"))
+    told.tell(events.Ended(member="new-2"), events.Replacement(request_id="new", rank=2, member="again"))
+    assert told.replaced["again"].node_id in told.nodes_of("new")
+    assert "late" not in told.core.admitting.lost

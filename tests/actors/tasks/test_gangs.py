@@ -319,7 +319,7 @@ class TestCancels:
 
 
 class TestRoomForOthers:
-    def test_a_preempted_gang_uses_no_retry_and_is_asked_for_anew(self) -> None:
+    def test_jobset_1117_a_preempted_gang_uses_no_retry_and_is_asked_for_anew(self) -> None:
         stage = running(retries=0)
         old = list(stage.members)
         sent = stage.say(stage.lost(1, preempted=True))
