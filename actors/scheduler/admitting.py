@@ -88,6 +88,7 @@ class Admitting:
         live = core.tenants.by_request[request_id]
         if live.promised:
             self._stops_no_more(request_id)
+            core.promises.forget(request_id)
             return [core.promises.drop(live, "it is no longer wanted", core.now_s)]
         node = core.tenants.leave(live, rank)
         core.queues.end_member(request_id, core.now_s)
@@ -186,7 +187,7 @@ class Admitting:
         if isinstance(found, Found):
             return [self._place(request, found)]
         if core.promises.may(request, core.now_s):
-            later = core.finder.later(request, fits, without)
+            later = core.finder.later(request, fits, without, core.promises.gave_back(request.request_id))
             if later is not None:
                 core.promises.make(request, later, core.now_s)
                 self._wait_no_more(request)

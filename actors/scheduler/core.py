@@ -101,7 +101,7 @@ class Core:
                 self.queues.recall(past.shares)
                 self.fleet.recall(past.demand)
                 self.reservations.recall(past.reserved)
-                self.promises.recall(past.retries)
+                self.promises.recall(past.retries, past.gave_back)
                 self.admitting.recall(past.stopping)
             case events.PlacementsFrom(at_s=at_s):
                 self.places_from_s = at_s

@@ -164,6 +164,7 @@ class Recalled(Event, frozen=True, kw_only=True):
     demand: tuple[tuple[str, bytes], ...] = ()  # by pool
     reserved: bytes = b""  # room that is kept for those who wait long
     retries: tuple[tuple[str, float], ...] = ()  # gangs that gave back, and from when they may be promised room again
+    gave_back: tuple[tuple[str, str], ...] = ()  # by gang, the pool that did not have its workers in time
     stopping: tuple[tuple[str, tuple[str, ...]], ...] = ()  # by request that waits: those that make room for it
 
 

@@ -53,27 +53,38 @@ class Finder:
                 return Found(flavor=flavor, shape=shape, nodes=(spot.node_id,), cards=(spot.cards,))
         return None
 
-    def later(self, request: Request, fits: Fits, without: frozenset[str] = NOWHERE) -> Found | None:
-        """Room for a gang with workers that are on their way, else with some that its pool could start as well."""
+    def later(
+        self, request: Request, fits: Fits, without: frozenset[str] = NOWHERE, gave_back: str = ""
+    ) -> Found | None:
+        """Room for a gang with workers that are on their way, else with some that its pool could start as well.
+
+        The pool to which it `gave_back` the last ones is asked after all others.
+        """
         for standings in (_COMING, _OFFERED):
-            found = self._gang(request, fits, standings, without)
+            found = self._gang(request, fits, standings, without, gave_back)
             if isinstance(found, Found):
                 return msgspec.structs.replace(found, ready=False)
         for flavor, shape in fits:
-            for pool in self._first_who_orders(self._fleet.eligible(request.workspace, shape.pool), request):
+            pools = self._fleet.eligible(request.workspace, shape.pool)
+            for pool in self._in_turn(pools, request, gave_back):
                 more = self._with_more(request, flavor, in_pool(shape, pool.name), pool, without)
                 if more is not None:
                     return more
         return None
 
     def _gang(
-        self, request: Request, fits: Fits, standings: frozenset[Standing], without: frozenset[str]
+        self,
+        request: Request,
+        fits: Fits,
+        standings: frozenset[Standing],
+        without: frozenset[str],
+        gave_back: str = "",
     ) -> Found | Reason | None:
         """A gang stays within one pool."""
         why: Reason | None = None
         for flavor, shape in fits:
             pools = self._fleet.eligible(request.workspace, shape.pool)
-            for pool in self._first_who_orders(pools, request) if Standing.OFFERED in standings else pools:
+            for pool in self._in_turn(pools, request, gave_back) if Standing.OFFERED in standings else pools:
                 narrowed = in_pool(shape, pool.name)
                 answer = self._topologies.assign(
                     len(request.members), narrowed, request.together, standings, without, explained=standings == _OPEN
@@ -85,7 +96,7 @@ class Finder:
         return why
 
     @staticmethod
-    def _first_who_orders(pools: list[Pool], request: Request) -> list[Pool]:
+    def _in_turn(pools: list[Pool], request: Request, gave_back: str) -> list[Pool]:
         """In order, but those that can't start workers now, for anybody or for this gang, come last."""
         held = {
             pool.name
@@ -93,7 +104,7 @@ class Finder:
             for hold in (pool.holds.get(""), pool.holds.get(request.request_id))
             if hold is not None and hold.kind in PASSED_OVER
         }
-        return sorted(pools, key=lambda pool: pool.name in held) if held else pools
+        return sorted(pools, key=lambda pool: (pool.name in held, pool.name == gave_back))
 
     def _with_more(
         self, request: Request, flavor: str, shape: Shape, pool: Pool, without: frozenset[str]

@@ -30,6 +30,7 @@ class Promises:
         self._queues = queues
         self._reservations = reservations
         self._not_before_s: dict[str, float] = {}
+        self._gave_back: dict[str, str] = {}  # the pool whose workers did not come
 
     def may(self, request: Request, now_s: float) -> bool:
         """Whether workers may be ordered for this request: not soon after some were given back."""
@@ -38,6 +39,11 @@ class Promises:
     def forget(self, request_id: str) -> None:
         """The request is no more."""
         self._not_before_s.pop(request_id, None)
+        self._gave_back.pop(request_id, None)
+
+    def gave_back(self, request_id: str) -> str:
+        """The pool that did not have its workers in time when it was asked last: others are asked first."""
+        return self._gave_back.get(request_id, "")
 
     def due(self, now_s: float) -> bool:
         """Whether for some that gave back workers may be ordered again since this was asked last."""
@@ -46,13 +52,13 @@ class Promises:
             del self._not_before_s[request_id]
         return bool(due)
 
-    def remember(self) -> tuple[tuple[str, float], ...]:
-        """Who may not be promised anything yet, for `recall`."""
-        return tuple(self._not_before_s.items())
+    def remember(self) -> tuple[tuple[tuple[str, float], ...], tuple[tuple[str, str], ...]]:
+        """Who may not be promised anything yet, and who gave back to which pool, for `recall`."""
+        return tuple(self._not_before_s.items()), tuple(self._gave_back.items())
 
-    def recall(self, retries: tuple[tuple[str, float], ...]) -> None:
+    def recall(self, retries: tuple[tuple[str, float], ...], gave_back: tuple[tuple[str, str], ...]) -> None:
         """Know what another one knew."""
-        self._not_before_s = dict(retries)
+        self._not_before_s, self._gave_back = dict(retries), dict(gave_back)
 
     def make(self, request: Request, found: Found, now_s: float) -> None:
         """Promise what was found; quota and share are charged from here on."""
@@ -103,7 +109,7 @@ class Promises:
                 self._look_again(live, now_s, decisions, back)
             elif now_s >= live.deadline_s:
                 decisions.append(self.drop(live, "not all of its workers came in time", now_s))
-                self._not_before_s[live.request.request_id] = now_s + GANG_RETRY_S
+                self._try_later(live, now_s)
                 back.append(live.request)
         return decisions, back
 
@@ -125,8 +131,12 @@ class Promises:
             return
         why = "not all of its workers came in time" if now_s >= live.deadline_s else "there is room for it no more"
         decisions.append(self._refund(live, why, now_s))
-        self._not_before_s[request.request_id] = now_s + GANG_RETRY_S
+        self._try_later(live, now_s)
         back.append(request)
+
+    def _try_later(self, live: Live, now_s: float) -> None:
+        self._not_before_s[live.request.request_id] = now_s + GANG_RETRY_S
+        self._gave_back[live.request.request_id] = live.pool
 
     def drop(self, live: Live, why: str, now_s: float) -> GangGivenBack:
         """Undo a promise."""

@@ -30,11 +30,13 @@ def snapshot_of(core: Core) -> Iterator[Event]:
     yield events.Requested(requests=tuple(core.admitting.waiting.values()))
     for member, (request_id, rank) in core.admitting.lost.items():
         yield events.Replacement(request_id=request_id, rank=rank, member=member)
+    retries, gave_back = core.promises.remember()
     yield events.Recalled(
         shares=core.queues.remember(),
         demand=core.fleet.remember(),
         reserved=core.reservations.remember(),
-        retries=core.promises.remember(),
+        retries=retries,
+        gave_back=gave_back,
         stopping=core.admitting.remember(),
     )
     yield events.PlacementsFrom(at_s=core.places_from_s)

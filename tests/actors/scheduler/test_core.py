@@ -350,6 +350,20 @@ class TestPools:
         asked = {gang.request_id: wish.pool for wish in wishes for gang in wish.gangs}
         assert asked == {"g": "second", "other": "first" if of else "second"}
 
+    def test_a_gang_whose_workers_did_not_come_asks_the_next_pool_also_under_another_core(self) -> None:
+        told, other = Told(), Told()
+        told.pool("first", TRAY, rank=0, max_workers=2)
+        told.pool("second", TRAY, rank=1, max_workers=2)
+        told.ask(request("g", members=8))
+        told.now_s += GANG_READY_S
+        told.plan(events.Ticked())
+        other.now_s = told.now_s
+        other.plan(*told.core.snapshot())
+        for each in (told, other):
+            each.now_s += GANG_RETRY_S
+            wishes = [one for one in each.plan(events.Ticked()) if isinstance(one, events.RoomWanted)]
+            assert [wish.pool for wish in wishes if wish.gangs] == ["second"]
+
     def test_a_preference_list_is_tried_in_order_whatever_the_order_of_pools(self) -> None:
         told = Told()
         for name, kind in (("t4", "T4"), ("a100", "A100")):
