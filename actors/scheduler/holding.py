@@ -8,13 +8,14 @@ from typing import TYPE_CHECKING, Final
 
 import msgspec
 
-from ...model.reasons import Excluded, HoldKind, Lack, Reason
+from ...model.reasons import HoldKind, Reason
 from ...model.resources import Shape
-from .capacity import Node, Standing
+from .capacity import Standing
 from .events import Decision, Held, Request
 from .finding import Fits
 from .holders import Holders
 from .live import Lacking
+from .roomless import Roomless
 from .wants import Waiting, Wants
 
 if TYPE_CHECKING:
@@ -24,8 +25,6 @@ MANY_GROUPS: Final = 32  # while more groups wait than that, all is told
 TELL_EVERY_S: Final = 0.25  # this often only
 EXPLAINED_AT_ONCE: Final = 64
 TOLD_AGAIN_S: Final = 5.0  # a wish that got lost, because its pool was just starting, is made again
-NODES_LOOKED_AT: Final = 512  # for what is lacking: of more nodes these say enough
-NODES_TOLD: Final = 5
 _FOR_WANT_OF_MACHINES: Final = frozenset({HoldKind.ROOM, HoldKind.STARTING, HoldKind.TOPOLOGY})
 _NOT_FOR_WANT_OF_MACHINES: Final = frozenset({HoldKind.GUARD, HoldKind.BACK_OFF})
 
@@ -51,6 +50,7 @@ class Holding:
         self._tell_at_s = 0.0
         self._again_at_s = 0.0
         self.holders = Holders(core)
+        self._rooms = Roomless(core)
 
     def hold(self, request: Request, why: Reason | None, fits: Fits, stopping: bool) -> None:
         """A request was looked at, and must wait. `why` is None where there is just no room."""
@@ -101,6 +101,7 @@ class Holding:
         if len(self._parked) > MANY_GROUPS and now_s < self._tell_at_s:
             return decisions
         self._tell_at_s = now_s + TELL_EVERY_S
+        self._rooms.forget()
         lacking = self._core.admitting.lacking.values()
         wishes, starting = self._wants.tell(self._roomless(), self._core.promises.live.values(), lacking)
         decisions += wishes
@@ -174,7 +175,7 @@ class Holding:
             why = now if isinstance(now, Reason) else parked.why
             return (msgspec.structs.replace(why, ahead=ahead, holders=self.holders.of(request, why)),)
         shape = parked.fits[0][1]
-        return self._with_holds(request, shape, parked.why or self._room(request, shape, starting), ahead)
+        return self._with_holds(request, shape, parked.why or self._rooms.why(request, shape, starting), ahead)
 
     def _with_holds(self, request: Request, shape: Shape, room: Reason, ahead: int = 0) -> tuple[Reason, ...]:
         holds = self._pool_holds(request, shape)
@@ -194,39 +195,3 @@ class Holding:
                     hold = pool.holds[key]  # what of all this counts towards `wait_s` is decided of all of it at once
                     holds.append(msgspec.structs.replace(hold, pool=pool.name, machines_only=False))
         return tuple(holds)
-
-    def _room(self, request: Request, shape: Shape, starting: bool) -> Reason:
-        nodes = self._core.fleet.serving(request.workspace, shape.pool)
-        able = [node for node in islice(nodes, NODES_LOOKED_AT) if node.kind.traits.allows(shape)]
-        kind = HoldKind.STARTING if starting else HoldKind.ROOM
-        if not able and not starting and not any(self._core.fleet.eligible(request.workspace, shape.pool)):
-            return Reason(kind=HoldKind.NO_POOL)
-        opened = [node for node in able if node.standing is Standing.OPEN]
-        closed = [Excluded(node.name, node.why_closed) for node in able if self._would_do(node, shape)]
-        excluded = tuple(sorted(closed, key=lambda one: (one.node, one.why)))
-        reserved = self._core.reservations.without(request, self._core.now_s)
-        if any(node.node_id in reserved and node.fits(shape) for node in opened):
-            return Reason(kind=HoldKind.RESERVED)
-        return Reason(kind=kind, lacks=_lacks(shape, opened), excluded=excluded[:NODES_TOLD])
-
-    @staticmethod
-    def _would_do(node: Node, shape: Shape) -> bool:
-        return node.standing is Standing.CLOSED and node.fits(shape)
-
-
-def _lacks(shape: Shape, nodes: list[Node]) -> tuple[Lack, ...]:
-    """What the fullest of these nodes lack for one container: cards first, since they are what is scarce."""
-    lacks = []
-    if shape.gpu_count:
-        right = [node for node in nodes if shape.takes_type(node.kind.capacity.gpu_type)]
-        most = max((sum(free >= shape.gpu_milli for free in node.free_cards) for node in right), default=0)
-        if most < shape.gpu_count:
-            wanted = shape.accelerator or " or ".join(shape.gpu_types) or "gpu"
-            lacks.append(Lack(wanted, (shape.gpu_count - most) * shape.gpu_milli))
-    cpu = max((node.cpu_milli for node in nodes), default=0)
-    if cpu < shape.cpu_milli:
-        lacks.append(Lack("cpu", shape.cpu_milli - cpu))
-    memory = max((node.memory_mib for node in nodes), default=0)
-    if memory < shape.memory_mib:
-        lacks.append(Lack("memory", shape.memory_mib - memory))
-    return tuple(lacks)
