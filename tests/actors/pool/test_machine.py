@@ -237,6 +237,7 @@ class PoolMachine(RuleBasedStateMachine):
         if not hasattr(self, "stage"):
             return
         for _ in range(12):
+            self.the_scheduler_wants(0, 0, 0)  # it tells all again every few seconds
             self.time_passes(70.0)
             self.the_guard_answers(lost=False)
             self.decide("well")
