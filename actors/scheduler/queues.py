@@ -22,7 +22,7 @@ from .grants import Grant, Grants
 from .lanes import Lane, Line, Parked, Row, Space, kind_of, order_of
 from .limits import over_limit
 from .preemption import Preemption, may_preempt
-from .quotas import Option, fits
+from .quotas import Option, QuotaState, fits
 from .ranked import Entry
 from .refusals import held, lacking
 from .rows import Rows
@@ -236,9 +236,10 @@ class Queues:
         limit = self._over_limit(row.space, request.shape, size)
         if limit is not None:
             return limit
+        if not self._saving:
+            return _ways(row.quota, options, size, saved=False)
         with self._saving.counted(row.quota.tree, request.request_id) as saved:
-            ways = tuple((option.flavor, option.shape) for option in options if fits(option, size))
-            return ways or lacking(row.quota, options, size, saved)
+            return _ways(row.quota, options, size, saved)
 
     def _asked_of(self, request: Request) -> tuple[Row, tuple[Option, ...], int]:
         found = self._backlog.find(request.request_id)
@@ -488,6 +489,12 @@ class Queues:
     def standing(self) -> Standings:
         """All queues and quotas as of now, by name."""
         return standings(self._rows, self._grants, self._fairness.scales)
+
+
+def _ways(quota: QuotaState, options: tuple[Option, ...], size: int, saved: bool) -> Ways | Reason:
+    """The flavors that have quota now, or why none has."""
+    ways = tuple((option.flavor, option.shape) for option in options if fits(option, size))
+    return ways or lacking(quota, options, size, saved)
 
 
 def _option(row: Row, shape: Shape, flavor: str) -> Option:

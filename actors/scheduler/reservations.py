@@ -157,6 +157,8 @@ class Reservations:
 
     def opened(self) -> tuple[str, ...]:
         """The nodes that are open to more than when this was asked last: whoever left them alone may look again."""
+        if not self._opened and not self._eased:
+            return ()
         still = NOWHERE.union(*self._closed.values())
         opened = dict.fromkeys((*(node_id for node_id in self._opened if node_id not in still), *self._eased))
         self._opened.clear()
