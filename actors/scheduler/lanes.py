@@ -73,6 +73,18 @@ class Row(Placed):
         if not ranked:
             del self.ranked[value]
 
+    def ahead(self, value: int, entry: Entry, level: Callable[[int, float], int]) -> int:
+        """How many go before this one; `level(value, requested_at_s)` is a priority with ageing."""
+        own = -level(value, entry[0]), entry
+
+        def goes_after(other: int) -> Callable[[Entry], bool]:
+            return lambda each: (-level(other, each[0]), each) >= own
+
+        return sum(
+            ranked.before(entry) if other == value else ranked.first_that_is(goes_after(other))
+            for other, ranked in self.ranked.items()
+        )
+
     @property
     def pending(self) -> int:
         """How many wait."""

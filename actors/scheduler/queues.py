@@ -23,7 +23,6 @@ from .lanes import Lane, Line, Parked, Row, Space, kind_of, order_of
 from .limits import over_limit
 from .preemption import Preemption, may_preempt
 from .quotas import Option, QuotaState, fits
-from .ranked import Entry
 from .refusals import held, lacking
 from .rows import Rows
 from .saving import SaverPast, Saving
@@ -473,15 +472,8 @@ class Queues:
         if found is None:
             return 0
         request, line = found
-        entry, level = (request.requested_at_s, request_id), self._level_of(line, request.requested_at_s)
-
-        def goes_after(value: int) -> Callable[[Entry], bool]:
-            return lambda other: (-self._level(value, other[0], self._now_ms)[0], other) >= (-level, entry)
-
-        return sum(
-            ranked.before(entry) if value == line.value else ranked.first_that_is(goes_after(value))
-            for value, ranked in line.lane.row.ranked.items()
-        )
+        entry = request.requested_at_s, request_id
+        return line.lane.row.ahead(line.value, entry, lambda value, at_s: self._level(value, at_s, self._now_ms)[0])
 
     def _level_of(self, line: Line, requested_at_s: float) -> int:
         return self._level(line.value, requested_at_s, self._now_ms)[0]
