@@ -35,6 +35,10 @@ class FirstAdmin(msgspec.Struct, frozen=True, kw_only=True, tag="first_admin"):
     token: str
 
 
+class Settled(msgspec.Struct, frozen=True, kw_only=True, tag="settled"):
+    """The line by which a brain tells its root that the admin token which the root chose is good from now on."""
+
+
 async def ensure_accounts(around: Surroundings, orders: Orders, chance: Chance) -> str:
     """Make what the first leader of all finds missing; returns the default workspace. Twice is once."""
     workspaces, tokens = await around.store.apply(ops.ListWorkspaces(), ops.ListTokens())
@@ -53,6 +57,8 @@ async def ensure_accounts(around: Surroundings, orders: Orders, chance: Chance) 
         await around.store.apply(*operations, epoch=around.epoch)
     if first:
         print(msgspec.json.encode(FirstAdmin(workspace=DEFAULT_WORKSPACE, token=first)).decode(), flush=True)
+    if orders.admin_token:
+        print(msgspec.json.encode(Settled()).decode(), flush=True)
     return workspace_id
 
 

@@ -36,6 +36,7 @@ from .root_tree import keep_root_tree
 from .settings import Settings
 
 STOP_S: Final = 20.0
+SETTLED_WITHIN_S: Final = 30.0  # a database that recovers may take longer; then callers are refused for a while
 
 
 class Ready(msgspec.Struct, frozen=True, kw_only=True):
@@ -72,6 +73,7 @@ class Root:
         self._style = style
         self._replica_token = make_token(TokenKind.REPLICA, secrets.token_bytes(SECRET_BYTES))
         self._replica_id = Chance().id("replica")
+        self._settled = trio.Event()
 
     @contextlib.asynccontextmanager
     async def running(self) -> AsyncIterator[Ready]:
@@ -85,6 +87,7 @@ class Root:
                     tree = Supervisor("root", self._children(), intensity=Intensity(restarts=100, within_s=60.0))
                     watching.start_soon(keep_root_tree, Path(self.settings.run_dir), partial(_standing, tree))
                     await nursery.start(tree.run)
+                    await self._until_settled()
                     try:
                         yield ready
                     finally:
@@ -92,6 +95,12 @@ class Root:
                 watching.cancel_scope.cancel(reason="the root has stopped")
         finally:
             _remove_empty(Path(self.settings.run_dir))
+
+    async def _until_settled(self) -> None:
+        """Until the token that we chose is good: a gateway may be quicker than the brain that makes it so."""
+        if self._admin_token:
+            with trio.move_on_after(SETTLED_WITHIN_S):
+                await self._settled.wait()
 
     async def _prepare(self) -> Ready:
         """Claim the ports, prepare the embedded servers, and settle every address before anything starts."""
@@ -215,6 +224,8 @@ class Root:
     def _heard(self, name: str, line: str) -> None:
         if name == "brain" and line.startswith('{"type":"first_admin"'):
             self._show_token(msgspec.json.decode(line)["token"])
+        elif name == "brain" and line.startswith('{"type":"settled"'):
+            self._settled.set()
         else:
             self._on_line(name, line)
 
