@@ -247,8 +247,8 @@ class SchedulerPolicy:
     def plan(self, now_s: float) -> Plan | None:
         """Decide one slice of what there is to decide; None when there is nothing to do.
 
-        While the core has more to decide there is a next plan, though perhaps an empty one; so is one that only hands on
-        what was recorded.
+        While the core has more to decide there is a next plan, though perhaps an empty one; so there is where only
+        records are to be handed on.
         """
         if self.core.changed:
             self._deciding.tell(events.Planned(), now_s)

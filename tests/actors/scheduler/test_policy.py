@@ -4,8 +4,8 @@ import pytest
 from levers9_test_deciding import SHAPE, SIZE, Sent, decide
 from levers9_test_scheduler import Stage, gone, held, placed
 
-from levers9.actors.scheduler.ledger import Host
 from levers9.actors.scheduler.events import Planned
+from levers9.actors.scheduler.ledger import Host
 from levers9.actors.scheduler.wants import WANTED_MAX
 from levers9.errors import OutcomeUnknown
 from levers9.model.reasons import HoldKind, Lack, Reason
