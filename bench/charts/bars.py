@@ -14,7 +14,7 @@ BETWEEN_BARS: Final = 3
 BETWEEN_ROWS: Final = 14
 HEAD: Final = 74
 FOOT: Final = 22
-COLOURS: Final = ("#6b7280", "#2456d6", "#c2410c", "#15803d")
+COLOURS: Final = ("#2456d6", "#6b7280", "#c2410c", "#15803d")
 STYLE: Final = """
 text { font-family: Inter, "Segoe UI", Roboto, "Helvetica Neue", Arial, "DejaVu Sans", sans-serif; fill: #16202c }
 .title { font-size: 20px; font-weight: 700 }
