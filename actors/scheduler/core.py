@@ -15,38 +15,22 @@ from ...model.queues import Queueing
 from ...model.reasons import HoldKind, Reason
 from . import events
 from .admitting import Admitting
-from .capacity import Node, Standing
+from .board import Board
 from .events import Decision, Event
-from .finding import Finder
-from .fleet import Fleet
 from .holding import Holding
-from .live import Tenants
 from .placement import Placement
-from .promises import Promises
-from .queues import Queues
-from .reservations import Reservations
 from .snapshot import snapshot_of
-from .topology import Topologies
 
 _NO_QUEUEING: Final = Queueing()
 
 
-class Core:
-    """Nodes, queues, and who has room. `new_placement` makes a placement policy by its name ("": the default)."""
+class Core(Board):
+    """Takes events, and decides. `new_placement` makes a placement policy by its name ("": the default)."""
 
     def __init__(self, new_placement: Callable[[str], Placement], queueing: Queueing = _NO_QUEUEING) -> None:
-        self.topologies = Topologies()
-        self.fleet = Fleet(new_placement, self.topologies)
-        self.queues = Queues()
-        self.tenants = Tenants(self.fleet)
-        self.finder = Finder(self.fleet, self.topologies)
-        self.reservations = Reservations(self.topologies, self.tenants.ends_by_s)
-        self.promises = Promises(self.fleet, self.tenants, self.finder, self.queues, self.reservations)
-        self.admitting = Admitting(self)
+        super().__init__(new_placement, queueing)
         self.holding = Holding(self)
-        self.queueing = queueing
-        self.places_from_s = 0.0
-        self.now_s = 0.0
+        self.admitting = Admitting(self, self.holding)
         self._dirty = True
         self._nodes_changed = False
         self.configure(queueing)
@@ -154,11 +138,6 @@ class Core:
                 self.queues.wake_all()
         self.queues.set_total(self.fleet.total)
 
-    def wake_by(self, node: Node) -> None:
-        """Room came, or was freed: whoever may fit there now is looked at again."""
-        if node.standing in (Standing.OPEN, Standing.COMING):
-            self.queues.wake_room(node.fits)
-
     # Time
 
     def _tick(self) -> list[Decision]:
@@ -201,7 +180,7 @@ class Core:
         self.admitting.forget()
         self.holding.forget()
         self._dirty = self._nodes_changed = True
-        return tuple(snapshot_of(self))
+        return tuple(snapshot_of(self, self.admitting.remember()))
 
     @property
     def changed(self) -> bool:
@@ -211,4 +190,4 @@ class Core:
     @property
     def quiet(self) -> bool:
         """Whether time alone brings nothing: nobody waits, and nothing has changed."""
-        return not (self._dirty or self.admitting.waiting or self.admitting.lost or self.promises.live)
+        return not (self._dirty or self.waiting or self.lost or self.promises.live)

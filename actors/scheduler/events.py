@@ -42,6 +42,9 @@ def with_members(request: Request, members: tuple[str, ...]) -> Request:
     return msgspec.structs.replace(request, members=members)
 
 
+Stopping = tuple[tuple[str, tuple[str, ...]], ...]  # by request that waits: those that make room for it
+
+
 class Event(msgspec.Struct, frozen=True, kw_only=True, tag=True, omit_defaults=True):
     """Base of what the core is told."""
 
@@ -165,7 +168,7 @@ class Recalled(Event, frozen=True, kw_only=True):
     reserved: bytes = b""  # room that is kept for those who wait long
     retries: tuple[tuple[str, float], ...] = ()  # gangs that gave back, and from when they may be promised room again
     gave_back: tuple[tuple[str, str], ...] = ()  # by gang, the pool that did not have its workers in time
-    stopping: tuple[tuple[str, tuple[str, ...]], ...] = ()  # by request that waits: those that make room for it
+    stopping: Stopping = ()
 
 
 class PlacementsFrom(Event, frozen=True, kw_only=True):

@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 from heapq import heapify, heappop, heappush
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import Final, NamedTuple
 
 from ...model.queues import DEFAULT
 from ...model.reasons import Holder, HoldKind, Reason
+from .board import Board
 from .events import Request
 from .live import Live
-
-if TYPE_CHECKING:
-    from .core import Core
 
 HOLDERS_TOLD: Final = 5
 HOLDERS_EVERY_S: Final = 1.0
@@ -89,8 +87,8 @@ class _Sum:
 class Holders:
     """All that is held: kind by kind, and of each kind workspace by workspace and group by group."""
 
-    def __init__(self, core: Core) -> None:
-        self._core = core
+    def __init__(self, board: Board) -> None:
+        self._board = board
         self._parts: dict[str, _Part] = {}
         self._spaces: dict[_Kind, dict[str, _Sum]] = {}
         self._groups: dict[str, dict[tuple[_Kind, str], _Sum]] = {}  # by workspace
@@ -103,15 +101,15 @@ class Holders:
         self._spaces.clear()
         self._groups.clear()
         self._at_s = -HOLDERS_EVERY_S
-        self._quotas = {(queue.workspace, queue.name): queue.quota for queue in self._core.queueing.queues}
-        self._core.tenants.changed.update(dict.fromkeys(self._core.tenants.by_request))
+        self._quotas = {(queue.workspace, queue.name): queue.quota for queue in self._board.queueing.queues}
+        self._board.tenants.changed.update(dict.fromkeys(self._board.tenants.by_request))
 
     def of(self, request: Request, reason: Reason) -> tuple[Holder, ...]:
         """The largest holders of what is lacking, as of the last second; other workspaces' together, without a name."""
         if reason.kind not in _OF_SOMEBODY:
             return ()
-        if self._core.now_s >= self._at_s + HOLDERS_EVERY_S:
-            self._at_s = self._core.now_s
+        if self._board.now_s >= self._at_s + HOLDERS_EVERY_S:
+            self._at_s = self._board.now_s
             self._catch_up()
         kinds = self._lacking(request, reason)
         found: dict[str, Holder] = {}
@@ -141,7 +139,7 @@ class Holders:
             lenders = frozenset((reason.quota, *self._lenders(reason.quota)))
             return {kind: None for kind in self._spaces if kind.flavor == reason.flavor and kind.quota in lenders}
         shape = request.shape
-        pools = frozenset(pool.name for pool in self._core.fleet.eligible(request.workspace, shape.pool))
+        pools = frozenset(pool.name for pool in self._board.fleet.eligible(request.workspace, shape.pool))
         return {
             kind: None
             for kind in self._spaces
@@ -150,14 +148,14 @@ class Holders:
 
     def _lenders(self, name: str) -> tuple[str, ...]:
         """Quotas that a quota, or a cohort, may borrow of: those that are in any cohort, if it is in one."""
-        quotas = self._core.queueing.quotas
+        quotas = self._board.queueing.quotas
         alone = any(quota.name == name and not quota.cohort for quota in quotas)
         return () if alone else tuple(quota.name for quota in quotas if quota.cohort)
 
     # Counting
 
     def _catch_up(self) -> None:
-        tenants = self._core.tenants
+        tenants = self._board.tenants
         for request_id in tenants.changed:
             live = tenants.by_request.get(request_id)
             self._put(request_id, None if live is None else self._part_of(live))
@@ -189,7 +187,7 @@ class Holders:
                 del self._groups[part.workspace]
 
     def _part_of(self, live: Live) -> _Part:
-        request, nodes = live.request, self._core.fleet.nodes
+        request, nodes = live.request, self._board.fleet.nodes
         node = next((nodes[name] for name in live.nodes if name in nodes), None)
         count = sum(bool(member) for member in live.members)
         kind = _Kind(

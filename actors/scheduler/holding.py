@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from itertools import islice
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import msgspec
 
 from ...model.reasons import HoldKind, Reason
 from ...model.resources import Shape
+from .board import Board
 from .capacity import Standing
 from .events import Decision, Held, Request
 from .finding import Fits
@@ -17,9 +18,6 @@ from .holders import Holders
 from .live import Lacking
 from .roomless import Roomless
 from .wants import Waiting, Wants
-
-if TYPE_CHECKING:
-    from .core import Core
 
 MANY_GROUPS: Final = 32  # while more groups wait than that, all is told
 TELL_EVERY_S: Final = 0.25  # this often only
@@ -41,16 +39,16 @@ class _Parked(msgspec.Struct, frozen=True, kw_only=True):
 class Holding:
     """The part of the core that explains."""
 
-    def __init__(self, core: Core) -> None:
-        self._core = core
-        self._wants = Wants(core.fleet)
+    def __init__(self, board: Board) -> None:
+        self._board = board
+        self._wants = Wants(board.fleet)
         self._parked: dict[str, _Parked] = {}
         self._told: dict[str, tuple[Reason, ...]] = {}
         self._freed: dict[str, None] = {}
         self._tell_at_s = 0.0
         self._again_at_s = 0.0
-        self.holders = Holders(core)
-        self._rooms = Roomless(core)
+        self.holders = Holders(board)
+        self._rooms = Roomless(board)
 
     def hold(self, request: Request, why: Reason | None, fits: Fits, stopping: bool) -> None:
         """A request was looked at, and must wait. `why` is None where there is just no room."""
@@ -88,7 +86,7 @@ class Holding:
 
     def tell_all(self, reason: Reason) -> list[Decision]:
         """The same reason for all that wait."""
-        groups = dict.fromkeys(request.group for request in self._core.admitting.waiting.values())
+        groups = dict.fromkeys(request.group for request in self._board.waiting.values())
         return [self._say(group, (reason,)) for group in groups if self._told.get(group) != (reason,)]
 
     def tell(self) -> list[Decision]:
@@ -97,13 +95,13 @@ class Holding:
         for group in self._freed:
             self._told.pop(group, None)
         self._freed.clear()
-        now_s = self._core.now_s
+        now_s = self._board.now_s
         if len(self._parked) > MANY_GROUPS and now_s < self._tell_at_s:
             return decisions
         self._tell_at_s = now_s + TELL_EVERY_S
         self._rooms.forget()
-        lacking = self._core.admitting.lacking.values()
-        wishes, starting = self._wants.tell(self._roomless(), self._core.promises.live.values(), lacking)
+        lacking = self._board.lacking.values()
+        wishes, starting = self._wants.tell(self._roomless(), self._board.promises.live.values(), lacking)
         decisions += wishes
         for group, reasons in self._reasons(starting):
             if self._told.get(group) != reasons:
@@ -115,14 +113,14 @@ class Holding:
         return Held(group=group, reasons=reasons)
 
     def _roomless(self) -> list[Waiting]:
-        in_group = self._core.admitting.in_group
+        in_group = self._board.in_group
         return [
             Waiting(parked.request, tuple(shape for _, shape in parked.fits), in_group.get(group, 0))
             for group, parked in self._parked.items()
             if parked.fits
         ] + [
             Waiting(one.request, (one.shape,), one.count, apart=True)
-            for one in self._core.admitting.lacking.values()
+            for one in self._board.lacking.values()
             if one.count
         ]
 
@@ -131,14 +129,14 @@ class Holding:
     def _reasons(self, starting: set[str]) -> Iterator[tuple[str, tuple[Reason, ...]]]:
         for group, parked in self._next_to_explain():
             yield group, self._reasons_of(parked, group in starting)
-        for live in self._core.promises.live.values():
+        for live in self._board.promises.live.values():
             held = self._pool_holds(live.request, live.shape)
             of = len(live.members)
             have = of - sum(not self._is_open(node_id) for node_id in live.nodes)
             reason = Reason(kind=HoldKind.GANG, fits=have, wanted=of, pool=live.pool)
             if live.request.group not in self._parked:
                 yield live.request.group, (reason, *held)
-        promised = {live.request.group for live in self._core.promises.live.values()}
+        promised = {live.request.group for live in self._board.promises.live.values()}
         for group, lacking in self._first_lacking().items():
             if group not in self._parked and group not in promised:
                 yield group, self._with_holds(lacking.request, lacking.shape, lacking.why)
@@ -146,7 +144,7 @@ class Holding:
     def _first_lacking(self) -> dict[str, Lacking]:
         """Of gangs that have lost members, the first of each group."""
         first: dict[str, Lacking] = {}
-        for lacking in self._core.admitting.lacking.values():
+        for lacking in self._board.lacking.values():
             first.setdefault(lacking.request.group, lacking)
         return first
 
@@ -162,16 +160,16 @@ class Holding:
         return [(group, self._parked[group]) for group in turn if group in self._parked]
 
     def _is_open(self, node_id: str) -> bool:
-        node = self._core.fleet.nodes.get(node_id)
+        node = self._board.fleet.nodes.get(node_id)
         return node is not None and node.standing is Standing.OPEN
 
     def _reasons_of(self, parked: _Parked, starting: bool) -> tuple[Reason, ...]:
         request = parked.request
-        ahead = self._core.queues.ahead(request.request_id)
+        ahead = self._board.queues.ahead(request.request_id)
         if parked.stopping:
             return (Reason(kind=HoldKind.PREEMPTING, ahead=ahead),)
         if parked.why is not None and not parked.fits:
-            now = self._core.queues.check(request, self._core.now_s)
+            now = self._board.queues.check(request, self._board.now_s)
             why = now if isinstance(now, Reason) else parked.why
             return (msgspec.structs.replace(why, ahead=ahead, holders=self.holders.of(request, why)),)
         shape = parked.fits[0][1]
@@ -181,7 +179,7 @@ class Holding:
         holds = self._pool_holds(request, shape)
         machines_only = (
             room.kind in _FOR_WANT_OF_MACHINES
-            and request.group not in self._core.tenants.starting
+            and request.group not in self._board.tenants.starting
             and not any(hold.kind in _NOT_FOR_WANT_OF_MACHINES for hold in holds)
         )
         holders = self.holders.of(request, room)
@@ -189,7 +187,7 @@ class Holding:
 
     def _pool_holds(self, request: Request, shape: Shape) -> tuple[Reason, ...]:
         holds: list[Reason] = []
-        for pool in self._core.fleet.eligible(request.workspace, shape.pool):
+        for pool in self._board.fleet.eligible(request.workspace, shape.pool):
             for key in ("", request.request_id):
                 if key in pool.holds:
                     hold = pool.holds[key]  # what of all this counts towards `wait_s` is decided of all of it at once

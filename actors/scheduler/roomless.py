@@ -4,15 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from itertools import islice
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from ...model.reasons import Excluded, HoldKind, Lack, Reason
 from ...model.resources import Shape
+from .board import Board
 from .capacity import Node, Standing
 from .events import Request
-
-if TYPE_CHECKING:
-    from .core import Core
 
 NODES_LOOKED_AT: Final = 512  # for what is lacking: of more nodes these say enough
 NODES_TOLD: Final = 5
@@ -59,8 +57,8 @@ class Able:
 class Roomless:
     """Why there is no room; what was seen of nodes counts until it is forgotten."""
 
-    def __init__(self, core: Core) -> None:
-        self._core = core
+    def __init__(self, board: Board) -> None:
+        self._board = board
         self._seen: dict[_Asked, Able] = {}
 
     def forget(self) -> None:
@@ -71,7 +69,7 @@ class Roomless:
         """What is lacking, and where there would be room if it were open."""
         able = self._able(request.workspace, shape)
         kind = HoldKind.STARTING if starting else HoldKind.ROOM
-        if not able.any and not starting and not any(self._core.fleet.eligible(request.workspace, shape.pool)):
+        if not able.any and not starting and not any(self._board.fleet.eligible(request.workspace, shape.pool)):
             return Reason(kind=HoldKind.NO_POOL)
         if self._is_reserved(request, shape):
             return Reason(kind=HoldKind.RESERVED)
@@ -83,18 +81,18 @@ class Roomless:
         asked = workspace, shape.pool, shape.labels, shape.runtime, shape.shared
         able = self._seen.get(asked)
         if able is None:
-            nodes = islice(self._core.fleet.serving(workspace, shape.pool), NODES_LOOKED_AT)
+            nodes = islice(self._board.fleet.serving(workspace, shape.pool), NODES_LOOKED_AT)
             able = self._seen[asked] = Able(node for node in nodes if node.kind.traits.allows(shape))
         return able
 
     def _is_reserved(self, request: Request, shape: Shape) -> bool:
         """Whether there is room that is kept for somebody else."""
-        core = self._core
-        reserved = core.reservations.without(request, core.now_s)
+        board = self._board
+        reserved = board.reservations.without(request, board.now_s)
         if not reserved:
             return False
-        pools = frozenset(pool.name for pool in core.fleet.eligible(request.workspace, shape.pool))
-        nodes = (core.fleet.nodes.get(node_id) for node_id in sorted(reserved))
+        pools = frozenset(pool.name for pool in board.fleet.eligible(request.workspace, shape.pool))
+        nodes = (board.fleet.nodes.get(node_id) for node_id in sorted(reserved))
         return any(
             node is not None and node.standing is Standing.OPEN and node.kind.pool in pools and node.fits(shape)
             for node in nodes

@@ -3,43 +3,40 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
 
 import msgspec
 
 from . import events
+from .board import Board
 from .capacity import Node
-from .events import Event
+from .events import Event, Stopping
 from .fleet import Pool
 from .live import Live
 
-if TYPE_CHECKING:
-    from .core import Core
 
-
-def snapshot_of(core: Core) -> Iterator[Event]:
+def snapshot_of(board: Board, stopping: Stopping) -> Iterator[Event]:
     """Configuration first, then nodes, then who has room, then who waits, and what is remembered of the past."""
-    yield events.QueueingSet(queueing=core.queueing)
-    for pool in core.fleet.pools.values():
+    yield events.QueueingSet(queueing=board.queueing)
+    for pool in board.fleet.pools.values():
         yield from _pool(pool)
-    for node in core.fleet.nodes.values():
-        if not core.fleet.is_offer(node):
+    for node in board.fleet.nodes.values():
+        if not board.fleet.is_offer(node):
             yield _node(node)
-    for live in core.tenants.by_request.values():
+    for live in board.tenants.by_request.values():
         yield from _live(live)
-    yield events.Requested(requests=tuple(core.admitting.waiting.values()))
-    for member, (request_id, rank) in core.admitting.lost.items():
+    yield events.Requested(requests=tuple(board.waiting.values()))
+    for member, (request_id, rank) in board.lost.items():
         yield events.Replacement(request_id=request_id, rank=rank, member=member)
-    retries, gave_back = core.promises.remember()
+    retries, gave_back = board.promises.remember()
     yield events.Recalled(
-        shares=core.queues.remember(),
-        demand=core.fleet.remember(),
-        reserved=core.reservations.remember(),
+        shares=board.queues.remember(),
+        demand=board.fleet.remember(),
+        reserved=board.reservations.remember(),
         retries=retries,
         gave_back=gave_back,
-        stopping=core.admitting.remember(),
+        stopping=stopping,
     )
-    yield events.PlacementsFrom(at_s=core.places_from_s)
+    yield events.PlacementsFrom(at_s=board.places_from_s)
 
 
 def _pool(pool: Pool) -> Iterator[Event]:

@@ -87,7 +87,7 @@ def test_a_node_that_is_reserved_is_used_by_the_one_it_is_reserved_for_though_an
     told.core.queues.yields = lambda now_s: ()  # type: ignore[method-assign]
     told.wait(70)
     assert told.reserved == ("a5",)
-    (node_id,) = told.core.reservations.without(told.core.admitting.waiting["b7"], told.now_s)
+    (node_id,) = told.core.reservations.without(told.core.waiting["b7"], told.now_s)
     assert told.end_on(node_id) == ["a5"]
 
 
@@ -98,7 +98,7 @@ def test_one_of_a_higher_priority_that_comes_later_may_use_what_is_reserved() ->
     told.ask("g", members=2)
     told.wait(70)
     told.ask("b")
-    (first, _) = told.core.reservations.without(told.core.admitting.waiting["b5"], told.now_s)
+    (first, _) = told.core.reservations.without(told.core.waiting["b5"], told.now_s)
     assert told.end_on(first) == []
     assert told.ask("b") == []
     assert told.ask("c", priority="high") == ["c7"]
@@ -150,7 +150,7 @@ class Reserving(RuleBasedStateMachine):
 
     @rule(place=st.integers(0, 50))
     def withdraw(self, place: int) -> None:
-        waiting = tuple(self.told.core.admitting.waiting.values())
+        waiting = tuple(self.told.core.waiting.values())
         if waiting:
             self.told.tell(events.Ended(member=waiting[place % len(waiting)].members[0]))
 
@@ -181,7 +181,7 @@ class Reserving(RuleBasedStateMachine):
     @invariant()
     def nobody_waits_who_has_quota_and_room(self) -> None:
         core = self.told.core
-        for asked in core.admitting.waiting.values():
+        for asked in core.waiting.values():
             fits = core.queues.check(asked, core.now_s)
             if not isinstance(fits, Reason):
                 without = core.reservations.without(asked, core.now_s)

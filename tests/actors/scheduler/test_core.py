@@ -166,7 +166,7 @@ class TestGangs:
         (back,) = [one for one in decisions if isinstance(one, events.GangGivenBack)]
         assert (back.request_id, back.pool, back.nodes) == ("g", "p", ("one",))
         assert told.core.fleet.nodes["one"].uses == {}
-        assert "g" in told.core.admitting.waiting
+        assert "g" in told.core.waiting
         told.now_s += GANG_RETRY_S - 1
         assert not any(isinstance(one, events.RoomWanted) and one.gangs for one in told.plan(events.Ticked()))
         told.now_s += 1
@@ -183,7 +183,7 @@ class TestGangs:
         (back,) = [one for one in decisions if isinstance(one, events.GangGivenBack)]
         assert (back.request_id, back.pool) == ("g", "p")
         assert not any(isinstance(one, events.Preempted) for one in decisions)
-        assert list(told.core.admitting.waiting) == ["g"]
+        assert list(told.core.waiting) == ["g"]
         assert told.core.admitting.remember() == ()
 
     def test_a_promise_that_is_looked_at_again_leaves_reserved_nodes_alone(self) -> None:
@@ -326,7 +326,7 @@ class TestGangs:
         ]
         decisions = told.plan(events.Ended(member="g/0"))
         assert [one.member for one in decisions if isinstance(one, events.NotReplaced)] == ["first"]
-        assert told.core.admitting.lost == {}
+        assert told.core.lost == {}
 
 
 class TestPools:
@@ -565,7 +565,7 @@ class Machine(RuleBasedStateMachine):
         """I9: what has not ended is never dropped; what waits holds nothing."""
         core = self.told.core
         for asked in self.requests.values():
-            waits = asked.request_id in core.admitting.waiting
+            waits = asked.request_id in core.waiting
             live = core.tenants.by_request.get(asked.request_id)
             if waits:
                 assert live is None
@@ -583,7 +583,7 @@ class Machine(RuleBasedStateMachine):
     def nobody_waits_who_has_quota_and_room(self) -> None:
         """No request blocks another one."""
         core = self.told.core
-        for asked in core.admitting.waiting.values():
+        for asked in core.waiting.values():
             fits = core.queues.check(asked, core.now_s)
             if not isinstance(fits, Reason):
                 without = core.reservations.without(asked, core.now_s)

@@ -295,4 +295,4 @@ def test_jobset_1021_a_member_of_an_older_gang_that_still_stops_misplaces_nobody
     told.tell(events.Replacement(request_id="old", rank=3, member="late"), events.Ended(member="old-0"))
     told.tell(events.Ended(member="new-2"), events.Replacement(request_id="new", rank=2, member="again"))
     assert told.replaced["again"].node_id in told.nodes_of("new")
-    assert "late" not in told.core.admitting.lost
+    assert "late" not in told.core.lost

@@ -227,7 +227,7 @@ class SchedulerMachine(RuleBasedStateMachine):
         ledger = self.stage.policy.ledger
         for room in ledger.rooms.values():
             if room.state is ContainerState.REQUESTED:
-                assert room.container_id in self.stage.policy.core.admitting.waiting
+                assert room.container_id in self.stage.policy.core.waiting
             else:
                 assert ledger.hosts[room.worker_id].rooms[room.container_id] is room
 

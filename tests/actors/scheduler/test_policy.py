@@ -112,7 +112,7 @@ class TestPlacement:
         assert sent.to("pool/small", scheduling.RoomWanted) == []
         assert sent.to("pool/cards", scheduling.RoomWanted)[0].shapes == (GPU,)
         stage.say(stage.order("s", "small"))
-        assert stage.policy.core.admitting.in_group == {"f": 1}
+        assert stage.policy.core.in_group == {"f": 1}
 
     def test_a_pool_that_is_named_is_the_only_one_asked_and_used(self) -> None:
         stage = Stage(("default", "other"))
@@ -165,7 +165,7 @@ class TestSlices:
         placed_by_plan = [len(placed(Sent(sends))) for _, sends in decide(stage.policy, stage.truth, asked, 1000.0)]
         assert sum(placed_by_plan) == 5_000
         assert max(placed_by_plan) <= Planned().steps
-        assert stage.policy.core.admitting.waiting == {}
+        assert stage.policy.core.waiting == {}
         assert set(stage.truth.container_states().values()) == {ContainerState.PLACED}
 
     def test_what_comes_in_between_is_placed_after_it_and_what_ends_is_left_out(self) -> None:
@@ -189,7 +189,7 @@ class TestSlices:
         first = stage.policy.plan(1000.0)
         stage.policy.settle(first, stage.truth.commit(first.operations))
         assert placed(stage.say(stage.evidence(), stage.evidence("coming"))) == []
-        assert stage.policy.core.admitting.in_group["f"] == 500 - len(placed(Sent(first.sends)))
+        assert stage.policy.core.in_group["f"] == 500 - len(placed(Sent(first.sends)))
 
     def test_a_pool_hears_with_a_wish_of_the_orders_that_the_wish_counts_on(self) -> None:
         stage = Stage()
@@ -507,7 +507,7 @@ class TestRecovery:
         stage.restart()
         core = stage.policy.core
         assert core.fleet.nodes["one"].uses == before.fleet.nodes["one"].uses
-        assert list(core.admitting.waiting) == ["c"]
+        assert list(core.waiting) == ["c"]
         assert sorted(stage.policy.ledger.rooms) == ["a", "b", "c"]
 
     def test_a_worker_that_does_not_come_back_has_its_lease_from_the_beginning_of_the_reign(self) -> None:
