@@ -7,8 +7,11 @@ import math
 from collections.abc import Iterable, Iterator
 from typing import Final
 
+import msgspec
+
 from ..errors import INVALID, Refused
 from .gangs import LEVELS_MAX
+from .queueing_parts import PARTS, merged
 from .queues import DEFAULT, Cohort, Flavor, FlavorLimits, Limits, Queueing
 
 AMOUNT_MAX: Final = 2**63 - 1
@@ -21,6 +24,23 @@ def check_queueing(queueing: Queueing) -> None:
     """Raises `Refused` for the first thing that is wrong, with what to do about it."""
     for what, fix in _wrong(queueing):
         raise Refused(what, fix=fix, code=INVALID)
+
+
+def fitting(kept: Queueing, given: Queueing) -> Queueing:
+    """Of what was said over REST what fits to the files of today: they may have lost or changed what it names."""
+    if not any(_wrong(merged(kept, given))):
+        return kept
+    fits = msgspec.structs.replace(Queueing(), fair_share=kept.fair_share)
+    left = [(part, thing) for part in PARTS for thing in getattr(kept, part)]
+    while True:
+        before = len(left)
+        for part, thing in tuple(left):
+            more = msgspec.structs.replace(fits, **{part: (*getattr(fits, part), thing)})
+            if not any(_wrong(merged(more, given))):
+                fits = more
+                left.remove((part, thing))
+        if len(left) == before:
+            return fits
 
 
 Wrong = Iterator[tuple[str, str]]  # what is wrong, and what to do

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from ...errors import INVALID, NOT_FOUND, Refused
-from ...model.queueing_checks import check_queueing
+from ...model.queueing_checks import check_queueing, fitting
 from ...model.queueing_parts import PARTS, merged, name_of, without
 from ...model.queues import Queueing
 from ...wire import operating
@@ -29,9 +29,9 @@ class Operators:
         self._kept = Queueing()
 
     def load(self, kept: Queueing, now_s: float) -> None:
-        """Begin with what came over REST in earlier reigns."""
-        self._kept = kept
-        self._deciding.tell(events.QueueingSet(queueing=merged(kept, self._given)), now_s)
+        """Begin with what came over REST in earlier reigns, less what no longer fits to the files of this one."""
+        self._kept = fitting(kept, self._given)
+        self._deciding.tell(events.QueueingSet(queueing=merged(self._kept, self._given)), now_s)
 
     def handle(self, letter: Letter, now_s: float) -> None:
         """Take one letter in."""

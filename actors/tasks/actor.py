@@ -9,6 +9,7 @@ import trio
 
 from ...model.feasibility import PoolOffer
 from ...model.figures import KEPT_AFTER_READ_S, KEPT_UNREAD_S
+from ...model.queueing_checks import fitting
 from ...model.queueing_parts import merged
 from ...model.queues import Queueing
 from ...store import operations as ops
@@ -83,7 +84,9 @@ class TasksActor:
             await trio.sleep(OFFERS_EVERY_S)
 
     def _merged(self, kept: ops.Answer) -> Queueing:
-        return merged(kept.queueing, self._queueing) if isinstance(kept, ops.QueueingRow) else self._queueing
+        if not isinstance(kept, ops.QueueingRow):
+            return self._queueing
+        return merged(fitting(kept.queueing, self._queueing), self._queueing)
 
     async def _prune(self) -> None:
         while True:

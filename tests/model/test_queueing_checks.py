@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from levers9.errors import Refused
-from levers9.model.queueing_checks import check_queueing
+from levers9.model.queueing_checks import check_queueing, fitting
 from levers9.model.queues import (
     Cohort,
     FairShare,
@@ -96,3 +96,29 @@ def test_a_cohort_in_a_cohort_and_the_default_quota_are_fine() -> None:
         topologies=(Topology(name="t", levels=tuple("abcdefghijklmnop")),),
     )
     assert check_queueing(queueing) is None  # type: ignore[func-returns-value]
+
+
+GIVEN = Queueing(flavors=(FLAVOR,))
+KEPT = Queueing(
+    cohorts=(Cohort(name="a", parent="b"), Cohort(name="b")),
+    quotas=(
+        Quota(name="stays", cohort="a", flavors=(FlavorLimits(flavor="f"),)),
+        Quota(name="lost", flavors=(FlavorLimits(flavor="gone"),)),
+    ),
+    queues=(Queue(name="s", workspace="w", quota="stays"), Queue(name="l", workspace="w", quota="lost")),
+    fair_share=FairShare(ageing_s=7.0),
+)
+
+
+def test_what_was_said_over_rest_and_fits_no_more_to_the_file_is_left_out_with_what_names_it() -> None:
+    found = fitting(KEPT, GIVEN)
+    assert [quota.name for quota in found.quotas] == ["stays"]
+    assert [queue.name for queue in found.queues] == ["s"]
+    assert {cohort.name for cohort in found.cohorts} == {"a", "b"}
+    assert found.fair_share == KEPT.fair_share
+
+
+def test_what_was_said_over_rest_and_fits_is_kept_as_it_is() -> None:
+    assert fitting(KEPT, Queueing(flavors=(FLAVOR, Flavor(name="gone", labels={"x": "1"})))) != KEPT
+    given = Queueing(flavors=(Flavor(name="f", pool="p"), Flavor(name="gone", pool="q")))
+    assert fitting(KEPT, given) is KEPT

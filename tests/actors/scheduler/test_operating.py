@@ -7,7 +7,7 @@ from levers9_test_deciding import SIZE
 from levers9_test_scheduler import Stage, placed
 
 from levers9.actors.scheduler import SchedulerPolicy
-from levers9.model.queues import Cohort, Queue, Queueing, Quota
+from levers9.model.queues import Cohort, FlavorLimits, Queue, Queueing, Quota
 from levers9.model.resources import Amount
 from levers9.model.states import TokenKind, WorkerState
 from levers9.store import operations as ops
@@ -72,6 +72,15 @@ def test_what_cannot_be_is_refused_and_nothing_is_changed(message: ChangeQueuein
     assert told in stage.say(asked(message)).only(RequestRefused).failure.what
     assert stage.truth.ask(ops.ReadQueueing()) == ops.QueueingRow()
     assert stage.say(asked(ReadQueueing())).only(QueueingStands).queueing == FILED
+
+
+def test_a_quota_whose_flavor_left_the_file_does_not_keep_the_scheduler_from_leading() -> None:
+    stage = Stage()
+    stage.policy = SchedulerPolicy(*stage.arguments, FILED)
+    lost = Quota(name="lost", flavors=(FlavorLimits(flavor="gone"),))
+    stage.policy.load((), (), {}, stage.now_s, Queueing(quotas=(lost, Quota(name="mine"))))
+    told = stage.say(asked(ReadQueueing())).only(QueueingStands)
+    assert [quota.name for quota in told.queueing.quotas] == ["mine", "filed"]
 
 
 def wished(stage: Stage, wish: WorkerWish) -> list[tuple[str, str]]:
