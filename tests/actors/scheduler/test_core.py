@@ -172,6 +172,16 @@ class TestGangs:
         told.now_s += 1
         assert any(isinstance(one, events.RoomWanted) and one.gangs for one in told.plan(events.Ticked()))
 
+    def test_at_the_deadline_everything_is_given_back_although_more_workers_are_just_ordered(self) -> None:
+        told = Told()
+        told.pool(size=TRAY, max_workers=3)
+        told.node("one")
+        told.ask(request("g", members=8))
+        told.now_s += GANG_READY_S
+        decisions = told.node("two", Standing.COMING)
+        assert [one.request_id for one in decisions if isinstance(one, events.GangGivenBack)] == ["g"]
+        assert told.core.promises.live == {}
+
     def test_a_gang_that_only_has_a_promise_makes_room_at_once_and_waits_again(self) -> None:
         told = Told(RANKED)
         told.pool(size=PLAIN, max_workers=4)
