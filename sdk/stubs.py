@@ -170,10 +170,14 @@ def _at_least(name: str, value: object, least: float, fix: str) -> None:
         raise Refused(f"{name}={value!r} is not possible.", fix=fix, code=INVALID)
 
 
-def _texts(parameter: str, given: Mapping[str, object]) -> tuple[tuple[str, str], ...]:
+def _texts(parameter: str, given: object) -> tuple[tuple[str, str], ...]:
+    fix = f'Names and values are texts: write {parameter}={{"name": "value"}}.'
+    if not isinstance(given, Mapping):
+        raise Refused(f"{parameter} is {given!r}.", fix=fix, code=INVALID)
     found: list[tuple[str, str]] = []
     for name, value in given.items():
-        if not isinstance(value, str) or not name or "=" in name or "\0" in f"{name}{value}":
-            raise Refused(f"{parameter} has {name!r}: {value!r}.", fix="Names and values are texts.", code=INVALID)
+        texts = isinstance(name, str) and isinstance(value, str)
+        if not texts or not name or "=" in name or "\0" in f"{name}{value}":
+            raise Refused(f"{parameter} has {name!r}: {value!r}.", fix=fix, code=INVALID)
         found.append((name, value))
     return tuple(sorted(found))

@@ -68,6 +68,8 @@ def test_a_topology_is_a_level_or_more(topology: object, together: Together) -> 
         {"gpu_share": 0.5, "gpu": "A100", "gpu_count": 2},
         {"labels": {"zone": 1}},
         {"labels": {"": "a"}},
+        {"labels": ["zone"]},
+        {"labels": {1: "a"}},
         {"runtime": "docker"},
         {"runtime": None},
         {"cpu": 1e18},
