@@ -175,8 +175,9 @@ def _refuse_traits(shape: Shape, pools: tuple[_Pool, ...]) -> None:
     """What no node allows, whatever its size; a pool whose nodes are not known is not judged by them."""
     traits = tuple(node.traits for pool in pools for node in pool.nodes)
     if shape.shared and not any(each.gpu_sharing for each in traits):
+        types = "".join(f"{kind} " for kind in [" or ".join(shape.gpu_types)] if kind)
         raise Refused(
-            "No pool shares its cards.",
+            f"No pool shares its {types}cards.",
             f"{shape.gpu_milli / 1000:g} of a card is given in pools that say `gpu_sharing = true`.",
             "Ask for whole cards, or let a pool share its cards.",
             NEVER_FITS,

@@ -367,7 +367,7 @@ def test_what_can_never_be_is_refused_at_submit(bench: Bench) -> None:
         ({**CARD, "nodes": 9}, "9 containers of this size never fit together. Pool lab, all of it, has room for 8."),
         ({**CARD, "nodes": 8, "topology": "rack"}, "No node has the topology level rack."),
         ({**CARD, "labels": {"zone": "a"}}, "No node has the label zone=a."),
-        ({**CARD, "gpu_share": 0.5, "gpu_count": 1}, "No pool shares its cards."),
+        ({**CARD, "gpu_share": 0.5, "gpu_count": 1}, "No pool shares its GB200 cards."),
         ({**CARD, "queue": "none"}, "There is no queue 'none' in this workspace. Queues: default, gpu, held, ranked."),
         ({**CARD, "priority": "high"}, "There is no priority 'high'. Priorities: default, urgent."),
     ):

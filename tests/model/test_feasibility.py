@@ -90,6 +90,7 @@ def test_one_node_is_a_level_of_every_topology() -> None:
 def test_a_share_of_a_card_is_refused_where_no_pool_shares() -> None:
     half = replace(ONE, gpu_milli=500)
     assert refusal(half).what == "No pool shares its cards."
+    assert refusal(replace(half, gpu_types=("GB200",))).what == "No pool shares its GB200 cards."
     sharing = replace(tray(1), traits=Traits(node="tray-1", gpu_sharing=True))
     check_feasible(half, lab(sharing), nodes=8)
     assert refusal(half, lab(sharing), nodes=9).code == NEVER_FITS
