@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from ...model.reasons import Reason
-from ...model.sentences import sentence
+from ...model.sentences import plural, sentence
 from ...model.states import TaskState
 from ...wire import client
 from .ledger import Call, Stub
@@ -26,8 +26,9 @@ def _waits(call: Call, stub: Stub, now_s: float) -> Iterator[str]:
     ahead = next(place for place, other in enumerate(stub.waiting) if other == call.task_id)
     what = f"{stub.spec.nodes} free containers" if stub.spec.nodes > 1 else "a free container"
     yield (
-        f"It waits for {what} of {stub.spec.name}: {stub.available} are warm, {stub.coming} on their way, "
-        f"{ahead} calls are ahead."
+        f"It waits for {what} of {stub.spec.name}: {stub.available} {_are(stub.available)} warm, "
+        f"{stub.coming} on {'its' if stub.coming == 1 else 'their'} way, "
+        f"{ahead} {plural('call', ahead)} {_are(ahead)} ahead."
     )
     if stub.blocked_until_s > now_s:
         left_s = round(stub.blocked_until_s - now_s)
@@ -37,6 +38,10 @@ def _waits(call: Call, stub: Stub, now_s: float) -> Iterator[str]:
         yield from (sentence(hold, now_s) for hold in stub.holds)
     elif stub.why_held:
         yield stub.why_held
+
+
+def _are(count: int) -> str:
+    return "is" if count == 1 else "are"
 
 
 def holds(call: Call, stub: Stub, now_s: float) -> tuple[Reason, ...]:

@@ -274,7 +274,7 @@ def test_results_in_one_message_fit_a_frame() -> None:
 def test_why_names_what_a_call_waits_for() -> None:
     stage = Stage()
     stage.submit("a", "b")
-    assert "0 are warm, 1 on their way, 1 calls are ahead" in stage.why("b")
+    assert "0 are warm, 1 on its way, 1 call is ahead" in stage.why("b")
     stage.say(stage.held("2 more CPUs on one worker needed."))
     assert stage.why("b").endswith("2 more CPUs on one worker needed.")
     container_id, _ = stage.warm()
