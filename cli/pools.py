@@ -10,6 +10,7 @@ import cyclopts
 import msgspec
 
 from ..errors import INVALID, Refused
+from ..model.sentences import plural
 from .output import Json, ago, print_json, print_table
 from .plane import ask
 
@@ -124,15 +125,18 @@ def show(name: Name, /, *, json: Json = False) -> None:
 
 
 def _sentences(pool: Pool) -> list[str]:
-    where = f"on {len(pool.nodes)} nodes" if pool.nodes else f"of {size_of(pool.size)}" if pool.size else "of no size"
-    said = [f"{pool.name}: {pool.min_workers} to {pool.max_workers} workers {where}."]
+    where = "of no size" if pool.size is None else f"of {size_of(pool.size)}"
+    where = f"on {_count(len(pool.nodes), 'node')}" if pool.nodes else where
+    said = [f"{pool.name}: {pool.min_workers} to {_count(pool.max_workers, 'worker')} {where}."]
     if pool.leaving:
         said = [f"{pool.name} is being taken away: it is gone with its last worker."]
-    said.append(f"It has {pool.workers}, of which {pool.pending} are on their way.")
+    said.append(
+        f"It has {pool.workers}, of which {pool.pending} {'is on its' if pool.pending == 1 else 'are on their'} way."
+    )
     if pool.wanted or pool.wanted_gangs or pool.beyond:
-        gangs = f" and {pool.wanted_gangs} gangs" if pool.wanted_gangs else ""
+        gangs = f" and {_count(pool.wanted_gangs, 'gang')}" if pool.wanted_gangs else ""
         more = ", and more than it may have" if pool.beyond else ""
-        said.append(f"Wanted: {pool.wanted} more workers{gangs}{more}.")
+        said.append(f"Wanted: {_count(pool.wanted, 'more worker')}{gangs}{more}.")
     said += [f"Held: {hold}" for hold in pool.holds]
     return said
 
@@ -203,10 +207,14 @@ def delete(name: Name, /, *, json: Json = False) -> None:
         print(f"Pool {name} is being taken away: it is gone with its last worker.")
 
 
+def _count(count: int, noun: str) -> str:
+    return f"{count} {plural(noun, count)}"
+
+
 def size_of(size: Size) -> str:
     """A worker's size in a few words."""
     memory = f"{size.memory_mib / 1024:g} GiB" if size.memory_mib >= 1024 else f"{size.memory_mib} MiB"
-    cards = f", {size.gpu_count} {size.gpu_type}".rstrip() if size.gpu_count else ""
+    cards = f", {size.gpu_count} {size.gpu_type or plural('card', size.gpu_count)}" if size.gpu_count else ""
     return f"{size.cpu_milli / 1000:g} CPU, {memory}{cards}"
 
 

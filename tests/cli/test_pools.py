@@ -51,9 +51,9 @@ def test_a_pool_is_shown_with_nodes_workers_and_what_holds_it(http: HttpStub, li
     http.answers["GET /api/v1/pools/gpu"] = (200, {"pool": POOL, "workers": [WORKER]})
     shown = line("pool", "show", "gpu")
     words = (
-        "gpu: 0 to 2 workers on 1 nodes.",
-        "It has 1, of which 1 are on their way.",
-        "Wanted: 3 more workers and 1 gangs, and more than it may have.",
+        "gpu: 0 to 2 workers on 1 node.",
+        "It has 1, of which 1 is on its way.",
+        "Wanted: 3 more workers and 1 gang, and more than it may have.",
         "Held: the provisioning guard holds it",
         "nvl=d1",
         "cordoned",
