@@ -48,6 +48,7 @@ from .orders import BrainOrders, gateway_ipc, journal_dir
 from .pools import Machines, guard_settings, machines_of, pool_settings, read_table
 from .queueing import queueing_of_files
 from .root_tree import read_root_tree
+from .settings import PoolTable
 from .signals import cancel_on_signal
 
 START_PATIENCE_S: Final = 60.0  # an embedded Postgres may have to recover first
@@ -205,11 +206,12 @@ class Brain:
 
     def _created_pools(self, around: Surroundings, workspace_id: str) -> PoolsActor:
         """The pools that people create and delete: children of the reign that come and go."""
-        kinds: dict[str, str] = {}
+        created: dict[str, PoolTable] = {}
 
         def read(name: str, text: str, rank: int) -> PoolSettings:
-            table = read_table(name, text, self._orders.settings.pools)
-            kinds[name] = table.kind
+            others = (table for table in created.values() if table.name != name)
+            table = read_table(name, text, (*self._orders.settings.pools, *others))
+            created[name] = table
             return pool_settings(table, rank, workspace_id)
 
         async def begin(pool: PoolSettings) -> None:
@@ -217,13 +219,15 @@ class Brain:
             await self._reign_tree.stop_child(f"pool/{pool.name}", "it begins anew, with other settings")
             if pool.serves:
                 self._serves[pool.name] = pool.serves
-            await self._reign_tree.start_child(self._pool(around, pool, kinds.get(pool.name, "process")))
+            kind = created[pool.name].kind if pool.name in created else "process"
+            await self._reign_tree.start_child(self._pool(around, pool, kind))
 
         async def finish(name: str) -> None:
             assert self._reign_tree is not None
             await self._reign_tree.stop_child(f"pool/{name}")
             self._processes.pop(name, None)
             self._serves.pop(name, None)
+            created.pop(name, None)
 
         return PoolsActor(around, [table.name for table in self._orders.settings.pools], read, begin, finish)
 

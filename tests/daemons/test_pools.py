@@ -302,3 +302,25 @@ async def test_a_pool_that_cannot_be_is_refused_in_words(
         refused = await plane.ask(operating.CreatePool(spec=spec), RequestRefused)
     assert isinstance(refused, RequestRefused)
     assert said in refused.failure.what
+
+
+async def test_a_node_of_one_created_pool_is_free_again_once_that_pool_is_gone(autojump_clock: MockClock) -> None:
+    plane = Plane(MemoryStore())
+
+    def creation(name: str) -> operating.CreatePool:
+        keys = msgspec.json.encode(table(name, nodes=(NodeTable(name="n1"),)))
+        return operating.CreatePool(spec=operating.PoolSpec(name=name, table=keys.decode()))
+
+    async def gone() -> bool:
+        return "pool/first" not in plane.paths()
+
+    async with plane.reigning():
+        await plane.ask(creation("first"), operating.PoolsStand)
+        refused = await plane.ask(creation("second"), RequestRefused)
+        assert isinstance(refused, RequestRefused)
+        assert "node 'n1' is in pool 'first' already" in refused.failure.what
+        await plane.ask(operating.DeletePool(name="first"), operating.PoolsStand)
+        await plane.until(gone)
+        stand = await plane.ask(creation("second"), operating.PoolsStand)
+    assert isinstance(stand, operating.PoolsStand)
+    assert stand.names == ("second",)
