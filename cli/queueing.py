@@ -43,6 +43,7 @@ class QuotaFlavor(msgspec.Struct, frozen=True, kw_only=True):
     cohort: str | None = None
     nominal: Amount | None = None
     borrowed: Amount | None = None
+    held: bool | None = None
 
 
 class Standing(msgspec.Struct, frozen=True, kw_only=True):

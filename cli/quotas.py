@@ -95,12 +95,15 @@ def _limit(old: Given | None, nominal: str, borrowing: str, lending: str) -> Giv
 def list_(*, json: Json = False) -> None:
     """List quotas by flavor: requests that wait and that have room, what is used, and of how much."""
     found = standing()
+    quotas = found.quotas
+    if found.queueing is not None:
+        held = {one.name for one in found.queueing.quotas if one.held}
+        quotas = tuple(msgspec.structs.replace(one, held=one.name in held) for one in quotas)
     if json:
-        print_json(found.quotas)
+        print_json(quotas)
         return
-    held = {one.name for one in found.queueing.quotas if one.held} if found.queueing else set()
     headings = ("QUOTA", "FLAVOR", "COHORT", "PENDING", "ADMITTED", "CPU", "MEMORY", "CARDS", "BORROWED", "STATE")
-    rows = (_row(one, "held" if one.name in held else "") for one in found.quotas)
+    rows = (_row(one, "held" if one.held else "") for one in quotas)
     print_table(headings, rows, "There are no quotas: nothing is limited.")
 
 

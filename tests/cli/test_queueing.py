@@ -248,3 +248,7 @@ def test_who_is_not_the_admin_sees_what_is_used_and_no_more(http: HttpStub, line
     done = line("topology", "list")
     assert (done.code, done.out) == (1, "")
     assert "Only the platform's admin sees how queues are configured." in done.err
+
+
+def test_whether_a_quota_is_held_is_in_its_json_as_well(plane: HttpStub, line: Line) -> None:
+    assert [one["held"] for one in json.loads(line("quota", "list", "--json").out)] == [True]
