@@ -11,6 +11,16 @@ from .queues import FairShare, Queue, Queueing, Share
 
 PARTS: Final = ("flavors", "cohorts", "quotas", "queues", "shares", "priorities", "topologies")
 
+WORDS: Final = {
+    "flavors": "flavor",
+    "cohorts": "cohort",
+    "quotas": "quota",
+    "queues": "queue",
+    "shares": "share of workspace",
+    "priorities": "priority",
+    "topologies": "topology",
+}
+
 
 def name_of(thing: msgspec.Struct) -> str:
     """By what a thing is known within its part: a share by its workspace, a queue by workspace/name."""

@@ -6,7 +6,7 @@ from typing import Final
 
 from ...errors import INVALID, NOT_FOUND, Refused
 from ...model.queueing_checks import check_queueing, fitting
-from ...model.queueing_parts import PARTS, merged, name_of, without
+from ...model.queueing_parts import PARTS, WORDS, merged, name_of, without
 from ...model.queues import Queueing
 from ...wire import operating
 from ...wire.letter import Letter
@@ -48,6 +48,8 @@ class Operators:
         self._refuse_given(message)
         kept = merged(self._kept, message.put)
         for part, name in message.drop:
+            if all(name_of(thing) != name for thing in getattr(kept, part)):
+                raise Refused(f"There is no {WORDS[part]} {name}.", fix="Correct the name.", code=NOT_FOUND)
             kept = without(kept, part, name)
         whole = merged(kept, self._given)
         check_queueing(whole)
@@ -62,7 +64,7 @@ class Operators:
         given = [(part, name_of(thing)) for part in PARTS for thing in getattr(self._given, part)]
         for part, name in asked:
             if (part, name) in given:
-                what = f"{name!r} of {part} stands in the configuration file."
+                what = f"{WORDS[part].capitalize()} {name} stands in the configuration file."
                 raise Refused(what, fix="Change it there, and start the control plane again.", code=INVALID)
 
     def _answer(self, letter: Letter) -> None:

@@ -113,4 +113,4 @@ def test_more_is_configured_while_it_runs_and_what_the_file_says_is_changed_ther
     say(lab, "queue", "delete", "night")
     say(lab, "quota", "delete", "night")
     refused = lab.levers9("quota", "hold", "gpu")
-    assert (refused.returncode, "'gpu' of quotas stands in the configuration file." in refused.stderr) == (1, True)
+    assert (refused.returncode, "Quota gpu stands in the configuration file." in refused.stderr) == (1, True)

@@ -129,10 +129,13 @@ async def _identities(call: Call) -> dict[str, str]:
 
 
 async def _ask(call: Call, question: Message) -> Response:
-    answer = await call.desk.questions.ask(question, call.principal)
+    names = {identity: name for name, identity in (await _identities(call)).items()}
+    try:
+        answer = await call.desk.questions.ask(question, call.principal)
+    except Refused as refused:
+        raise Refused(_named(refused.what, names), refused.why, refused.fix, refused.code) from refused
     if not isinstance(answer, QueueingStands):
         raise LeversError(f"the scheduler answered about queues with {type(answer).__name__}")
-    names = {identity: name for name, identity in (await _identities(call)).items()}
     if call.scope is None:
         return json_answer(
             QueueingAnswer(
@@ -142,6 +145,13 @@ async def _ask(call: Call, question: Message) -> Response:
             )
         )
     return json_answer(_own(answer, call.scope, names))
+
+
+def _named(words: str, names: Mapping[str, str]) -> str:
+    """The scheduler knows workspaces by their identities, people by their names."""
+    for identity, name in names.items():
+        words = words.replace(identity, name)
+    return words
 
 
 def _own(answer: QueueingStands, workspace_id: str, names: Mapping[str, str]) -> QueueingAnswer:

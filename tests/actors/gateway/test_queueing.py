@@ -181,6 +181,15 @@ async def test_a_configuration_that_the_scheduler_refuses_is_refused(stand: Stan
     assert (answer.status_code, answer.json()["err_msg"]) == (400, "A circle. Cut.")
 
 
+async def test_what_the_scheduler_refuses_is_told_with_the_names_of_workspaces(stand: Stand) -> None:
+    await with_queues(stand)
+    failure = Failure("invalid", "Queue ws-b/x: weight is 0.", "", "Write 1.")
+    stand.brain.answers[ChangeQueueing] = lambda _: RequestRefused(failure=failure)
+    async with stand.http(await stand.token(TokenKind.CLUSTER_ADMIN, "")) as http:
+        answer = await http.put("/api/v1/queueing/queues/b/x", json={"weight": 0})
+    assert answer.json()["err_msg"] == "Queue b/x: weight is 0. Write 1."
+
+
 async def test_a_workspace_changes_nothing(stand: Stand) -> None:
     await with_queues(stand)
     async with stand.http(await stand.token(TokenKind.WORKSPACE_PRIMARY)) as http:

@@ -61,8 +61,12 @@ def test_what_was_put_is_dropped_by_its_name() -> None:
 @pytest.mark.parametrize(
     ("message", "told"),
     [
-        (ChangeQueueing(put=Queueing(quotas=(Quota(name="filed", held=True),))), "stands in the configuration file"),
+        (
+            ChangeQueueing(put=Queueing(quotas=(Quota(name="filed", held=True),))),
+            "Quota filed stands in",
+        ),
         (ChangeQueueing(drop=((QueueingPart.QUOTAS, "filed"),)), "stands in the configuration file"),
+        (ChangeQueueing(drop=((QueueingPart.SHARES, "w"),)), "There is no share of workspace w."),
         (ChangeQueueing(put=Queueing(cohorts=(Cohort(name="c", parent="c"),))), "is inside itself"),
         (ChangeQueueing(put=Queueing(queues=(Queue(name="q", workspace="w", quota="x"),))), "which is not there"),
     ],
