@@ -14,6 +14,7 @@ from .gangs import LEVELS_MAX
 from .queueing_parts import PARTS, merged
 from .queues import DEFAULT, Cohort, Flavor, FlavorLimits, Limits, Queueing
 
+_ADD: Final = "Add it first, or change what names it."
 AMOUNT_MAX: Final = 2**63 - 1
 PRIORITY_MAX: Final = 10**9  # of classes and ageing steps, either way
 WEIGHT_MAX: Final = 10**6
@@ -91,7 +92,7 @@ def _wrong_flavors(queueing: Queueing) -> Wrong:
     topologies = {topology.name for topology in queueing.topologies}
     for flavor in queueing.flavors:
         if flavor.topology and flavor.topology not in topologies:
-            yield f"Flavor {flavor.name} names the topology {flavor.topology}, which is not there.", "Add it."
+            yield f"Flavor {flavor.name} names the topology {flavor.topology}, which is not there.", _ADD
     for one, other in itertools.combinations(queueing.flavors, 2):
         if _overlap(one, other):
             yield (
@@ -117,7 +118,7 @@ def _wrong_cohorts(queueing: Queueing) -> Wrong:
     cohorts = {cohort.name: cohort for cohort in queueing.cohorts}
     for cohort in queueing.cohorts:
         if cohort.parent and cohort.parent not in cohorts:
-            yield f"Cohort {cohort.name} names the parent {cohort.parent}, which is not there.", "Add it."
+            yield f"Cohort {cohort.name} names the parent {cohort.parent}, which is not there.", _ADD
         elif _circle(cohort, cohorts):
             yield f"Cohort {cohort.name} is inside itself.", "Let one cohort of the circle have no parent."
         yield from _wrong_limits(f"Cohort {cohort.name}", cohort.flavors, queueing)
@@ -136,7 +137,7 @@ def _wrong_quotas(queueing: Queueing) -> Wrong:
     cohorts = {cohort.name for cohort in queueing.cohorts}
     for quota in queueing.quotas:
         if quota.cohort and quota.cohort not in cohorts:
-            yield f"Quota {quota.name} names the cohort {quota.cohort}, which is not there.", "Add it."
+            yield f"Quota {quota.name} names the cohort {quota.cohort}, which is not there.", _ADD
         yield from _wrong_limits(f"Quota {quota.name}", quota.flavors, queueing)
 
 
@@ -146,7 +147,7 @@ def _wrong_limits(owner: str, flavors: tuple[FlavorLimits, ...], queueing: Queue
         yield f"{owner} has the flavor {name} twice.", "Keep one of them."
     for limits in flavors:
         if limits.flavor not in known:
-            yield f"{owner} names the flavor {limits.flavor}, which is not there.", "Add it."
+            yield f"{owner} names the flavor {limits.flavor}, which is not there.", _ADD
         for resource, found in (("cpu", limits.cpu), ("memory", limits.memory), ("gpu", limits.gpu)):
             if found is not None:
                 yield from _wrong_amounts(f"{owner}, flavor {limits.flavor}, {resource}", found)
@@ -162,7 +163,7 @@ def _wrong_queues(queueing: Queueing) -> Wrong:
     quotas = {DEFAULT, *(quota.name for quota in queueing.quotas)}
     for queue in queueing.queues:
         if queue.quota not in quotas:
-            yield f"Queue {queue.workspace}/{queue.name} names the quota {queue.quota}, which is not there.", "Add it."
+            yield f"Queue {queue.workspace}/{queue.name} names the quota {queue.quota}, which is not there.", _ADD
         if not 1 <= queue.weight <= WEIGHT_MAX:
             yield f"Queue {queue.workspace}/{queue.name}: weight is {queue.weight}.", f"Write 1 to {WEIGHT_MAX}."
 

@@ -56,7 +56,7 @@ def test_queues_and_quotas_stand_in_the_configuration(tmp_path: Path) -> None:
         ('levels = ["domain"]', "levels = 3", "queueing.topologies[0].levels: Expected `array`, got `int`."),
         ("cpu = 8", "cpu = 'many'", "queueing: 'many' is not a quantity."),
         ('topology = "nvl"', 'topology = "ib"', "queueing: Flavor gb200 names the topology ib, which is not there."),
-        ('quota = "gpu"', 'quota = "tpu"', "queueing: Queue lab/gpu names the quota tpu, which is not there. Add it."),
+        ('quota = "gpu"', 'quota = "tpu"', "queueing: Queue lab/gpu names the quota tpu, which is not there. Add it"),
     ],
 )
 def test_what_is_wrong_is_told_with_its_place(tmp_path: Path, right: str, wrong: str, told: str) -> None:
