@@ -145,7 +145,7 @@ def check_route(principal: Principal, route: Route) -> None:
     if not allows(route, principal.kind):
         raise Refused(
             f"A token of kind {principal.kind} may not do this ({route}).",
-            fix="Use a token of another kind; `levers9 token create` makes one.",
+            fix=f"Tokens of these kinds may: {', '.join(kind for kind in TokenKind if allows(route, kind))}.",
             code=FORBIDDEN,
         )
 

@@ -109,6 +109,7 @@ async def test_the_replicas_token_is_not_in_the_store(hall: Hall) -> None:
 async def test_a_route_of_another_kind_is_forbidden(hall: Hall) -> None:
     refused = await hall.refusal(f"Bearer {GOOD}", Route.INSPECT)
     assert (refused.code, "kind workspace" in refused.what) == (FORBIDDEN, True)
+    assert refused.fix == "Tokens of these kinds may: cluster_admin."
 
 
 async def test_an_address_that_fails_too_often_has_to_wait_and_others_do_not(hall: Hall) -> None:
