@@ -104,6 +104,35 @@ def test_one_of_a_higher_priority_that_comes_later_may_use_what_is_reserved() ->
     assert told.ask("c", priority="high") == ["c7"]
 
 
+def test_that_is_so_where_its_workspace_has_a_pool_of_its_own_and_others_of_it_wait_already() -> None:
+    told = Told(Queueing(priorities=(HIGH,)), nodes=3)
+    told.tell(events.PoolSet(pool="own", serves="b"))
+    for _ in range(3):
+        told.ask("a")
+    told.ask("g", members=2)
+    told.wait(70)
+    told.ask("b")
+    (first, _) = told.core.reservations.without(told.core.waiting["b5"], told.now_s)
+    assert told.end_on(first) == []
+    assert told.ask("b", priority="high") == ["b6"]
+
+
+def test_one_at_its_limit_gets_what_is_reserved_for_it_once_it_may_although_others_left_it_alone() -> None:
+    told = Told(Queueing(shares=(Share(workspace="c", max_containers=1),)), nodes=3)
+    for _ in range(3):
+        told.ask("a")
+    told.ask("c")
+    told.wait(70)
+    assert told.reserved == ("c4",)
+    told.ask("b")
+    (node_id,) = told.core.reservations.without(told.core.waiting["b5"], told.now_s)
+    small = Capacity(cpu_milli=500, memory_mib=500)
+    told.tell(events.NodeSet(node_id="small", pool="p", capacity=small, standing=Standing.OPEN))
+    assert told.ask("c", HALF) == ["c6"]
+    assert told.end_on(node_id) == []
+    assert told.tell(events.Ended(member="c6/0")) == ["c4"]
+
+
 def test_a_member_that_is_replaced_gets_no_more_quota_than_there_is_and_is_told_so() -> None:
     told = Told(QUEUEING, nodes=4)
     told.ask("a", members=2, queue="q")
