@@ -346,7 +346,7 @@ def list_shares(*, json: Json = False) -> None:
     """List shares; a workspace without one has weight 1 and no limits."""
     found = configured().shares
     if json:
-        print_json(found)
+        print_json([msgspec.structs.asdict(one) for one in found])  # with the weight where it is 1
         return
     rows = (
         (one.workspace, str(one.weight), _most(one.max_containers), _most(one.max_cpu), _most(one.max_gpus))

@@ -252,3 +252,10 @@ def test_who_is_not_the_admin_sees_what_is_used_and_no_more(http: HttpStub, line
 
 def test_whether_a_quota_is_held_is_in_its_json_as_well(plane: HttpStub, line: Line) -> None:
     assert [one["held"] for one in json.loads(line("quota", "list", "--json").out)] == [True]
+
+
+def test_a_share_has_its_weight_in_json_where_it_is_one(plane: HttpStub, line: Line) -> None:
+    shares = [{"workspace": "lab", "max_gpus": 8}]
+    plane.answers["GET /api/v1/queueing"] = (200, {**STANDING, "queueing": {**CONFIGURED, "shares": shares}})
+    (share,) = json.loads(line("quota", "share", "list", "--json").out)
+    assert (share["weight"], share["max_gpus"], share["max_containers"]) == (1, 8, None)
