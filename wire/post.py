@@ -16,6 +16,7 @@ from collections import OrderedDict
 from collections.abc import Callable, Iterable
 from typing import Final, Protocol
 
+import msgspec
 import trio
 
 from ..errors import BrokenByPeer, ClosedByUs, DeadlinePassed, LeversError, MailboxOverflowed, Refused, WouldBlock
@@ -267,7 +268,8 @@ class Post:
         self.dead_letters.add(letter, cause, failure.why or failure.what)
         if not letter.expects_answer:
             return
-        reply = answer(letter, RequestRefused(failure=failure))
+        why = failure.why[:1].upper() + failure.why[1:] + "." * (failure.why[-1:].isalnum())
+        reply = answer(letter, RequestRefused(failure=msgspec.structs.replace(failure, why=why)))
         try:
             self.send_nowait(reply)
         except WouldBlock as error:

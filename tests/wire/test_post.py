@@ -187,6 +187,7 @@ async def test_who_asked_nobody_hears_at_once() -> None:
     (refusal,) = wire.sent
     assert isinstance(refusal.message, RequestRefused)
     assert (refusal.correlation, refusal.message.failure.code) == ("m-1", "broken")
+    assert refusal.message.failure.why == "Nobody has that address."
     assert post.dead_letters.latest() == ("ExplainTask from client/c to tusks: nobody has that address",)
 
 
