@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 
 import pytest
@@ -29,6 +30,11 @@ if __name__ == "__main__":
     print("it sleeps")
 """
 STOPS_WITHIN_S = 3.0  # alone on a machine it takes 0.6 s
+LATE_BRAIN = """
+import sys, time
+if "levers9.daemons.brain" in sys.orig_argv:
+    time.sleep(3.0)
+"""  # as `sitecustomize` it is run first by each Python
 
 
 def run_files(laptop: Laptop) -> list[Path]:
@@ -90,3 +96,15 @@ def test_logs_that_a_program_reads_from_dev_are_objects() -> None:
         laptop.stop()
         lines = [json.loads(line) for line in laptop.terminal.read_text().splitlines() if line.startswith("{")]
         assert [line["process"] for line in lines if line.get("event") == "we lead"] == ["brain"]
+
+
+def test_its_own_token_is_good_when_it_says_that_it_runs_although_gateways_were_quicker_than_the_brain() -> None:
+    with a_laptop() as laptop:
+        late = laptop.file("sitecustomize.py", LATE_BRAIN).parent
+        laptop.env["PYTHONPATH"] = os.pathsep.join(filter(None, (str(late), laptop.env.get("PYTHONPATH"))))
+        laptop.start()
+        try:
+            listed = laptop.levers9("task", "list")
+            assert listed.returncode == 0, listed.stderr
+        finally:
+            laptop.stop()
