@@ -92,6 +92,8 @@ def _preempting(_: Reason) -> str:
 
 
 def _queue_held(reason: Reason) -> str:
+    if reason.detail:
+        return f"{_ended(reason.detail)} Make one with `levers9 queue put`, or stop the call."
     return f"Quota {reason.quota} is held: it admits nothing new until `levers9 quota release {reason.quota}`."
 
 

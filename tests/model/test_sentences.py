@@ -103,6 +103,10 @@ CORDONED = Excluded("sched-worker2", "cordoned")
             "Quota gpu is held: it admits nothing new until `levers9 quota release gpu`.",
         ),
         (
+            Reason(kind=HoldKind.QUEUE_HELD, detail="The workspace has no queue gone."),
+            "The workspace has no queue gone. Make one with `levers9 queue put`, or stop the call.",
+        ),
+        (
             Reason(kind=HoldKind.LEADER),
             "A new leader waits for its workers to report before it places anything.",
         ),
