@@ -199,7 +199,10 @@ def _hold(name: str, *, held: bool, json: bool) -> None:
     old = next((one for one in quotas if one.name == name), None)
     if old is None:
         names = ", ".join(one.name for one in quotas) or "none"
-        raise Refused(f"There is no quota {name!r}.", fix=f"Quotas: {names}.", code=NOT_FOUND)
+        fix = f"Quotas: {names}."
+        if name == model.DEFAULT:
+            fix = "Calls without a queue go by it, without a limit. Make it with `levers9 quota put default` first."
+        raise Refused(f"There is no quota {name!r}.", fix=fix, code=NOT_FOUND)
     done = "held" if held else "released"
     put("quotas", name, msgspec.structs.replace(old, held=held), json=json, what="Quota", done=done)
 

@@ -259,3 +259,8 @@ def test_a_share_has_its_weight_in_json_where_it_is_one(plane: HttpStub, line: L
     plane.answers["GET /api/v1/queueing"] = (200, {**STANDING, "queueing": {**CONFIGURED, "shares": shares}})
     (share,) = json.loads(line("quota", "share", "list", "--json").out)
     assert (share["weight"], share["max_gpus"], share["max_containers"]) == (1, 8, None)
+
+
+def test_the_default_quota_has_to_be_set_before_it_is_held(plane: HttpStub, line: Line) -> None:
+    assert "Make it with `levers9 quota put default` first." in line("quota", "hold", "default").err
+    assert "There is no quota 'x'. Quotas: gpu." in line("quota", "hold", "x").err
