@@ -77,6 +77,20 @@ class TestNodes:
         assert [adopt.worker_id for adopt in stage.adopts] == [worker_id]
         assert placed(stage.say(stage.exited(worker_id), stage.wanted(*[SHAPE] * 9))) == ["a"]
 
+    def test_what_a_new_leader_hears_of_one_long_gone_frees_no_node_on_which_another_stands(self) -> None:
+        stage = on_nodes(node("a"))
+        for number in (1, 2):
+            stage.say(stage.wanted(SHAPE))
+            worker_id = stage.ordered()[-1]
+            stage.say(stage.started(worker_id, f"host:boot:{number}:1"))
+            if number == 1:
+                stage.gone(worker_id)
+        first, second = stage.ordered()
+        stage.restart()
+        stage.say(stage.exited(first))
+        assert placed(stage.say(stage.wanted(*[SHAPE] * 9))) == []
+        assert [adopt.worker_id for adopt in stage.adopts] == [second]
+
     @pytest.mark.parametrize("state", ["cordoned", "tainted", "not ready", "stale"])
     def test_a_node_that_is_not_ready_offers_nothing(self, state: str) -> None:
         stage = on_nodes(node("a", state=state), node("b"))

@@ -6,7 +6,7 @@ from levers9_test_tasks import ME, Stage, delivered, told
 
 from levers9.actors.tasks import callers
 from levers9.model.feasibility import PoolOffer
-from levers9.model.queues import Flavor, FlavorLimits, Limits, Queueing, Quota
+from levers9.model.queues import Flavor, FlavorLimits, Limits, Queueing, Quota, Share
 from levers9.model.resources import Capacity, Shape
 from levers9.model.states import End, TaskState
 from levers9.store import operations as ops
@@ -51,6 +51,14 @@ def test_a_function_for_which_there_could_never_be_quota_is_refused_at_once() ->
     stage.policy.offer((), Queueing())
     assert refusal(stage, stage.letter(client.RegisterStub(spec=spec_of("g", queue="none")))) == "not_found"
     stage.register(spec_of("g"))
+
+
+def test_a_gang_of_more_than_its_workspace_may_run_at_a_time_is_refused_at_once() -> None:
+    stage = Stage()
+    letter = stage.letter(client.RegisterStub(spec=spec_of("two", nodes=2)))
+    stage.policy.offer((), Queueing(shares=(Share(workspace=letter.workspace, max_containers=1),)))
+    stage.register(spec_of("one"))
+    assert refusal(stage, letter) == "never_fits"
 
 
 @pytest.mark.parametrize("wrong", [{"timeout_s": -1.0}, {"retries": -1}, {"max_containers": -1}, {"wait_s": -0.5}])
