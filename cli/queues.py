@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Annotated
 
 import cyclopts
+import msgspec
 
 from ..errors import NOT_FOUND, Refused
 from ..model import queues as model
@@ -32,25 +33,38 @@ def list_(*, json: Json = False) -> None:
 
 def _row(one: Queue) -> tuple[str, ...]:
     used = (number(one.used.cpu), memory(one.used.memory_mib), number(one.used.gpu))
-    return one.name, one.workspace, one.quota, str(one.pending), str(one.admitted), *used, f"{one.share:.1%}"
+    return one.name, one.workspace, one.quota or "–", str(one.pending), str(one.admitted), *used, f"{one.share:.1%}"
 
 
 @app.command(name="put")
 def put_(
-    name: Name, /, *, workspace: str = "default", quota: str = model.DEFAULT, weight: int = 1, json: Json = False
+    name: Name,
+    /,
+    *,
+    workspace: str = "default",
+    quota: str | None = None,
+    weight: int | None = None,
+    json: Json = False,
 ) -> None:
-    """Make a queue of a workspace, or change it. The one named "default" is for calls that name none.
+    """Make a queue of a workspace, or change what is given of it. The one named "default" is for calls that name none.
 
     Parameters
     ----------
     workspace
         Whose queue it is.
     quota
-        What is counted against.
+        What is counted against; `default` for a new queue.
     weight
-        How much it gets beside the workspace's other queues.
+        How much it gets beside the workspace's other queues; 1 for a new one.
     """
-    thing = model.Queue(name=name, workspace=workspace, quota=quota, weight=weight)
+    names = workspace, name
+    new = model.Queue(name=name, workspace=workspace)
+    old = next((one for one in configured().queues if (one.workspace, one.name) == names), new)
+    thing = msgspec.structs.replace(
+        old,
+        quota=old.quota if quota is None else quota,
+        weight=old.weight if weight is None else weight,
+    )
     put("queues", f"{workspace}/{name}", thing, json=json, what="Queue")
 
 

@@ -87,6 +87,18 @@ def test_a_list_shows_rows_and_json(plane: HttpStub, line: Line, verb: tuple[str
             "Queue lab/fast is set.",
         ),
         (
+            ("queue", "put", "gpu", "--workspace", "lab", "--weight", "2"),
+            "queues/lab/gpu",
+            {"name": "gpu", "workspace": "lab", "quota": "gpu", "weight": 2},
+            "Queue lab/gpu is set.",
+        ),
+        (
+            ("queue", "put", "new"),
+            "queues/default/new",
+            {"name": "new", "workspace": "default", "quota": "default", "weight": 1},
+            "Queue default/new is set.",
+        ),
+        (
             ("queue", "priority", "put", "urgent", "100"),
             "priorities/urgent",
             {"name": "urgent", "value": 100},
