@@ -376,8 +376,8 @@ class TestPools:
 
     def test_a_preference_list_is_tried_in_order_whatever_the_order_of_pools(self) -> None:
         told = Told()
-        for name, kind in (("t4", "T4"), ("a100", "A100")):
-            told.pool(name)
+        for rank, (name, kind) in enumerate((("t4", "T4"), ("a100", "A100"))):
+            told.pool(name, rank=rank)
             size = Capacity(cpu_milli=1000, memory_mib=1000, gpu_count=1, gpu_type=kind)
             told.node(f"node-{name}", pool=name, size=size)
         shape = Shape(cpu_milli=1, memory_mib=1, gpu_count=1, gpu_types=("A100", "T4"))
