@@ -187,3 +187,10 @@ class PoolsStand(Message, frozen=True, kw_only=True):
     receiver: ClassVar[str] = "client"
     names: tuple[str, ...]
     pools: tuple[PoolStanding, ...] = ()
+
+
+class TermsChanged(Message, frozen=True, kw_only=True):
+    """Pools, queues or quotas are others now: what is asked for is judged by the new ones from here on."""
+
+    sender: ClassVar[str] = "pool"
+    receiver: ClassVar[str] = "tasks"

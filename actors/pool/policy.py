@@ -20,7 +20,7 @@ from ...store import operations as ops
 from ...wire import scheduling
 from ...wire.letter import Letter
 from ...wire.message import Send
-from ...wire.operating import PoolStanding, PoolTold, TellWorkers, WorkerWish
+from ...wire.operating import PoolStanding, PoolTold, TellWorkers, TermsChanged, WorkerWish
 from ..applied import require_all
 from .backing_off import BackOff
 from .holds import Holds
@@ -113,7 +113,7 @@ class PoolPolicy:
             if row.pool == settings.name and (row.state is not WorkerState.GONE or self._may_run(row)):
                 self.book.load(row)
                 self._adopts.append(Adopt(worker_id=row.worker_id, handle=row.handle, state=row.state))
-        self._sends.append(Send("scheduler", declared(settings)))
+        self._sends += [Send("scheduler", declared(settings)), Send("tasks", TermsChanged())]
         if settings.nodes or settings.retiring:
             nodes = scheduling.PoolNodes(pool=settings.name, offers=settings.nodes)
             self._sends.append(Send("scheduler", nodes))

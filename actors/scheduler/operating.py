@@ -55,6 +55,7 @@ class Operators:
         check_queueing(whole)
         self._kept = kept
         self._group.put_queueing(kept)
+        self._group.send("tasks", operating.TermsChanged())
         self._deciding.tell(events.QueueingSet(queueing=whole), now_s)
 
     def _refuse_given(self, message: operating.ChangeQueueing) -> None:

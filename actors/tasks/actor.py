@@ -43,10 +43,11 @@ class TasksActor:
         self._new_id = new_id
         self._serves = serves or {}
         self._queueing = queueing
+        self._bell = trio.Event()
 
     async def run(self, mailbox: Mailbox, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
         """Load what has not ended, then take letters until cancelled or until a commit fails."""
-        policy = TasksPolicy(self._new_id, self._around.counts)
+        policy = TasksPolicy(self._new_id, self._around.counts, self._ring)
         await self._load(policy)
         async with trio.open_nursery() as nursery:
             nursery.start_soon(self._keep_offers, policy)
@@ -77,11 +78,17 @@ class TasksActor:
             (rows,) = await self._around.store.apply(ops.ReadContainers(container_ids=container_ids))
             policy.load((), rows_of(rows, ops.ContainerRow), (), now_s)
 
+    def _ring(self) -> None:
+        self._bell.set()
+
     async def _keep_offers(self, policy: TasksPolicy) -> None:
+        """Read them when they have changed, as far as somebody says so, and every now and then."""
         while True:
+            self._bell = trio.Event()
             pools, kept = await self._around.store.apply(ops.ListPools(), ops.ReadQueueing())
             policy.offer(offers_of(pools, self._serves), self._merged(kept))
-            await trio.sleep(OFFERS_EVERY_S)
+            with trio.move_on_after(OFFERS_EVERY_S):
+                await self._bell.wait()
 
     def _merged(self, kept: ops.Answer) -> Queueing:
         if not isinstance(kept, ops.QueueingRow):

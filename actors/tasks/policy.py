@@ -19,6 +19,7 @@ from ...model.states import TaskState
 from ...store import operations as ops
 from ...wire.letter import Letter
 from ...wire.message import Failure, Send
+from ...wire.operating import TermsChanged
 from ..applied import applied_to
 from ..counts import Counts
 from .callers import CallersSide
@@ -37,7 +38,13 @@ class TasksPolicy:
     What was committed is added to `counts`.
     """
 
-    def __init__(self, new_id: Callable[[str], str], counts: Counts | None = None) -> None:
+    def __init__(
+        self,
+        new_id: Callable[[str], str],
+        counts: Counts | None = None,
+        terms_changed: Callable[[], None] = lambda: None,
+    ) -> None:
+        self._terms_changed = terms_changed
         self._counts = Counts() if counts is None else counts
         self.ledger = Ledger()
         self._group = Group()
@@ -74,6 +81,8 @@ class TasksPolicy:
         try:
             if side == "worker":
                 self._workers.handle(letter, now_s)
+            elif side in ("pool", "scheduler") and isinstance(letter.message, TermsChanged):
+                self._terms_changed()
             elif side == "scheduler":
                 self._containers.handle(letter, now_s)
             else:

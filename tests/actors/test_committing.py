@@ -20,6 +20,7 @@ from levers9.actors.tasks import actor as tasks_actor
 from levers9.errors import EpochSuperseded, OutcomeUnknown, StoreUnavailable
 from levers9.model.figures import WORKER_START_LIMIT_S
 from levers9.model.ids import Chance
+from levers9.model.resources import Shape
 from levers9.model.states import ContainerState, End, TaskState
 from levers9.store import operations as ops
 from levers9.store.memory import MemoryStore
@@ -28,6 +29,7 @@ from levers9.wire import client, scheduling, work
 from levers9.wire.letter import Letter
 from levers9.wire.mailbox import Mailbox
 from levers9.wire.message import Message, Send
+from levers9.wire.operating import TermsChanged
 from levers9.wire.post import Post
 
 Run = Callable[..., Awaitable[None]]
@@ -209,6 +211,22 @@ async def test_old_results_are_pruned_and_pools_are_looked_at(
 
 def _large() -> client.Shape:
     return client.Shape(cpu_milli=10**6, memory_mib=1)
+
+
+async def test_tasks_judges_by_a_pool_that_came_a_moment_ago(autojump_clock: MockClock) -> None:
+    house = House()
+    async with house.running(house.tasks().run, "tasks"):
+        await trio.sleep(0.1)
+        await house.store.apply(ops.PutPool(pool="p", largest=SIZE), epoch=1)
+        house.say("tasks", TermsChanged(), "pool/p")
+        await trio.sleep(0.1)
+        house.say(
+            "tasks", client.RegisterStub(spec=spec_of(shape=Shape(cpu_milli=1, memory_mib=1, pool="q"))), "client/me"
+        )
+        await trio.sleep(0.1)
+        (refused,) = house.heard("client/me")
+        assert isinstance(refused, client.RequestRefused)
+        assert "Pools you may use: p." in refused.failure.why + refused.failure.fix
 
 
 async def test_the_scheduler_places_what_it_loads(autojump_clock: MockClock) -> None:

@@ -69,7 +69,7 @@ def test_on_a_terminal_the_lines_are_for_a_person(tmp_path: Path) -> None:
     reader.start()
     try:
         with running(plane):
-            pass
+            plane.wait_for_token()  # a leader tells it
     finally:
         os.close(theirs)
         reader.join()

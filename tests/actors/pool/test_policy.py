@@ -14,6 +14,7 @@ from levers9.store import operations as ops
 from levers9.store.operations import rows_of
 from levers9.wire import scheduling
 from levers9.wire.letter import Letter
+from levers9.wire.operating import TermsChanged
 
 HALF = SHAPE  # two of them fill a worker
 
@@ -39,11 +40,12 @@ def test_a_pool_says_what_it_offers_as_it_begins() -> None:
 
 def test_it_declares_itself_before_it_says_anything_else() -> None:
     settings = PoolSettings(name="p", worker=None, nodes=(node("a"),), serves="w", rank=2)
-    first, second, *_ = Stage(settings=settings).say()
+    first, terms, second, *_ = Stage(settings=settings).say()
     assert (first.target, first.message) == (
         "scheduler",
         scheduling.PoolDeclared(pool="p", serves="w", rank=2, max_workers=1),
     )
+    assert (terms.target, terms.message) == ("tasks", TermsChanged())
     assert (second.target, second.message) == ("scheduler", scheduling.PoolNodes(pool="p", offers=(node("a"),)))
 
 
