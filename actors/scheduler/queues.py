@@ -212,6 +212,9 @@ class Queues:
         `serves`: the one workspace whose work the room takes; "": anybody's.
         """
         self._backlog.wake_room(fits, serves)
+        for saver in self._saving:  # its gate is shut by what is saved for it
+            found = self._backlog.find(saver.request_id)
+            saver.ready = saver.ready or (found is not None and fits(found[0].shape))
 
     def wake_all(self) -> None:
         """All that are parked are looked at again."""

@@ -339,6 +339,18 @@ class TestGangs:
         assert told.core.lost == {}
 
 
+class TestPreemption:
+    def test_who_has_others_stop_takes_room_that_comes_elsewhere_before_they_have(self) -> None:
+        told = Told(QUEUEING)
+        told.pool()
+        told.node("one")
+        told.ask(request("small", workspace="a", queue="q"))
+        whole = SHAPES[3]
+        decisions = told.ask(request("large", whole, workspace="a", queue="q", priority="high"))
+        assert [one.request_id for one in decisions if isinstance(one, events.Preempted)] == ["small"]
+        assert placed(told.node("two")) == {"large": ["two"]}
+
+
 class TestPools:
     def test_when_the_first_pool_is_at_its_maximum_the_next_one_is_asked(self) -> None:
         told = Told()
