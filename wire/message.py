@@ -7,6 +7,8 @@ from typing import ClassVar
 
 import msgspec
 
+from ..errors import Refused
+
 
 class WhenFull(enum.Enum):
     """What happens when the receiver's mailbox is full."""
@@ -60,3 +62,8 @@ class Failure(msgspec.Struct, frozen=True, array_like=True):
     fix: str = ""
     exception: bytes = b""
     traceback: str = ""
+
+    @classmethod
+    def of(cls, refused: Refused) -> Failure:
+        """A refusal, to be told to who asked."""
+        return cls(refused.code, refused.what, refused.why, refused.fix)

@@ -114,8 +114,7 @@ class PoolRegistry:
                 self._delete(message.name)
             said = PoolsStand(names=self.names, pools=self._standing())
         except Refused as refused:
-            failure = Failure(refused.code, refused.what, refused.why, refused.fix)
-            said = RequestRefused(failure=failure)
+            said = RequestRefused(failure=Failure.of(refused))
         self._sends.append(Send(letter.source, said, letter.id))
 
     def _standing(self) -> tuple[PoolStanding, ...]:

@@ -232,7 +232,7 @@ class SchedulerPolicy:
         try:
             self._operators.handle(letter, now_s)
         except Refused as refused:
-            self._group.answer(letter, RequestRefused(failure=_failure(refused)))
+            self._group.answer(letter, RequestRefused(failure=Failure.of(refused)))
 
     # Time
 
@@ -270,10 +270,6 @@ class SchedulerPolicy:
                 case ops.MoveWorkers(moves=worker_moves):
                     require_all(operation, {move.worker_id for move in worker_moves}, answer)
         return plan.sends
-
-
-def _failure(refused: Refused) -> Failure:
-    return Failure(refused.code, refused.what, refused.why, refused.fix)
 
 
 def _host(row: ops.WorkerRow, now_s: float) -> Host:

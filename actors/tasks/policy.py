@@ -89,7 +89,7 @@ class TasksPolicy:
                 self._callers.handle(letter, now_s)
         except Refused as refused:
             if side not in ("worker", "scheduler"):  # they never ask: an answer would only puzzle them
-                self._group.refuse(letter, Failure(refused.code, refused.what, refused.why, refused.fix))
+                self._group.refuse(letter, Failure.of(refused))
 
     def tick(self, now_s: float) -> None:
         """What only time brings: waiting limits, containers that stand idle, blocked stubs, news for callers."""
