@@ -221,15 +221,7 @@ class Admitting:
 
     def _place(self, request: Request, found: Found) -> Decision:
         board = self._board
-        live = Live(
-            request=request,
-            flavor=found.flavor,
-            shape=found.shape,
-            nodes=list(found.nodes),
-            cards=[()] * len(found.nodes),
-            members=list(request.members),
-            since_s=board.now_s,
-        )
+        live = found.live(request, board.now_s)
         board.queues.admit(request, found.flavor, board.now_s)
         board.tenants.seat(live, found.cards)
         self._wait_no_more(request)

@@ -35,6 +35,20 @@ class Found(msgspec.Struct, frozen=True, kw_only=True):
     workers: int = 0
     ready: bool = True  # all of it is open now
 
+    def live(self, request: Request, now_s: float) -> Live:
+        """The request with this room; its cards are chosen when it takes its seats."""
+        return Live(
+            request=request,
+            flavor=self.flavor,
+            shape=self.shape,
+            nodes=list(self.nodes),
+            cards=[()] * len(self.nodes),
+            members=list(request.members),
+            pool=self.pool,
+            workers=self.workers,
+            since_s=now_s,
+        )
+
 
 class Finder:
     """Looks, and changes nothing."""

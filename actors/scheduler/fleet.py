@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from functools import lru_cache
 from typing import Final, Protocol
 
@@ -75,6 +75,11 @@ def in_pool(shape: Shape, pool: str) -> Shape:
 def offered_id(pool: str, name: str) -> str:
     """The identity of a named node that has no worker."""
     return f"{pool}/{name}"
+
+
+def offered_names(node_ids: Iterable[str]) -> tuple[str, ...]:
+    """The names of those of these nodes that have no worker, each once: the other way round of `offered_id`."""
+    return tuple(dict.fromkeys(node_id.partition("/")[2] for node_id in node_ids if "/" in node_id))
 
 
 class Fleet:

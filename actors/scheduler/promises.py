@@ -82,19 +82,8 @@ class Promises:
         return dict(self._queues.candidates(promised.request)).get(promised.flavor, promised.request.shape)
 
     def _seat(self, request: Request, found: Found, now_s: float, deadline_s: float, promised: bool = True) -> Live:
-        live = Live(
-            request=request,
-            flavor=found.flavor,
-            shape=found.shape,
-            nodes=list(found.nodes),
-            cards=[()] * len(found.nodes),
-            members=list(request.members),
-            promised=promised,
-            deadline_s=deadline_s,
-            pool=found.pool,
-            workers=found.workers,
-            since_s=now_s,
-        )
+        live = found.live(request, now_s)
+        live.promised, live.deadline_s = promised, deadline_s
         self._tenants.seat(live, found.cards)
         if promised:
             self.live[request.request_id] = live

@@ -9,9 +9,10 @@ import msgspec
 
 from ...model.reasons import HoldKind
 from ...model.resources import Shape
-from .capacity import Node, new_node
+from .capacity import Node
 from .events import GangWanted, Request, RoomWanted
-from .fleet import Fleet, Pool
+from .fleet import Fleet, Pool, offered_names
+from .gangs import copy_of
 from .live import Lacking, Live
 
 WANTED_MAX: Final = 256  # of one pool at a time: more would not change what it orders now
@@ -44,7 +45,8 @@ class Wants:
         """Wishes that have changed, and the groups for which workers are on their way already."""
         if not any(pool.orders for pool in self._fleet.pools.values()):
             return [], set()
-        coming = _copies(self._fleet)
+        # What is counted on workers that are on their way must not be taken from them.
+        coming = {node_id: copy_of(node) for node_id, node in self._fleet.coming.items()}
         single: dict[str, dict[Shape, int]] = {}
         starting: set[str] = set()
         for one in waiting:
@@ -90,18 +92,6 @@ class Wants:
         return next(iter(open_now or able), (None, None))  # what is held may be work of another shape
 
 
-def _copies(fleet: Fleet) -> dict[str, Node]:
-    """Workers on their way, as they will be: what is counted on them must not be taken from them."""
-    copies = {}
-    for node in fleet.coming.values():
-        copy = new_node(node.node_id, node.kind.pool, node.kind.capacity, node.kind.traits)
-        copy.cpu_milli, copy.memory_mib = node.cpu_milli, node.memory_mib
-        copy.used_cpu_milli, copy.used_memory_mib = node.used_cpu_milli, node.used_memory_mib
-        copy.free_cards, copy.uses = list(node.free_cards), dict(node.uses)
-        copies[node.node_id] = copy
-    return copies
-
-
 def _count_on(coming: Mapping[str, Node], one: Waiting, fleet: Fleet) -> int:
     counted = 0
     for node in coming.values():
@@ -117,16 +107,12 @@ def _count_on(coming: Mapping[str, Node], one: Waiting, fleet: Fleet) -> int:
 def _gangs(promises: Iterable[Live], lacking: Iterable[Lacking]) -> dict[str, list[GangWanted]]:
     gangs: dict[str, list[GangWanted]] = {}
     for live in promises:
-        nodes = tuple(dict.fromkeys(_name(node) for node in live.nodes if "/" in node))
+        nodes = offered_names(live.nodes)
         if nodes or live.workers:
             wanted = GangWanted(live.request.request_id, nodes, live.workers)
             gangs.setdefault(live.pool, []).append(wanted)
     for one in lacking:
-        names = tuple(dict.fromkeys(_name(node) for node in one.nodes if "/" in node))
+        names = offered_names(one.nodes)
         if names:
             gangs.setdefault(one.shape.pool, []).append(GangWanted(one.request.request_id, names))
     return gangs
-
-
-def _name(offered: str) -> str:
-    return offered.partition("/")[2]
