@@ -114,6 +114,36 @@ class Refused(LeversError):
         super().__init__(" ".join(part for part in (what, why, fix) if part))
 
 
+class KubeUnavailable(LeversError):
+    """A Kubernetes API server cannot be reached, or fails: nothing is known of what it would have said."""
+
+    code = "kube_unavailable"
+
+
+class KubeRefused(LeversError):
+    """A Kubernetes API server said no; `status` is its HTTP status, `reason` its own word, such as "Forbidden"."""
+
+    code = "kube_refused"
+
+    def __init__(self, status: int, reason: str, message: str) -> None:
+        self.status = status
+        self.reason = reason
+        self.message = message
+        super().__init__(f"The Kubernetes API server refused it ({status} {reason}): {message}")
+
+
+class AlreadyThere(KubeRefused):
+    """An object of this name exists."""
+
+    code = "kube_already_there"
+
+
+class VersionGone(KubeRefused):
+    """The version from which a watch was to go on is no longer kept: list again."""
+
+    code = "kube_version_gone"
+
+
 class TaskFailed(LeversError):
     """A task ended without a result, and its own exception could not be brought back. `state` says how it ended."""
 

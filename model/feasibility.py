@@ -20,6 +20,14 @@ ANYWHERE: Final = Together()
 ENDLESS: Final = 1 << 40  # members that a pool without a maximum has room for
 
 
+class PoolTerms(msgspec.Struct, frozen=True, kw_only=True):
+    """Whom a pool serves ("" is anybody), and what its own workspace calls it where that is not its name."""
+
+    serves: str = ""
+    known_as: str = ""
+    owner: str = ""
+
+
 class PoolOffer(msgspec.Struct, frozen=True, kw_only=True):
     """The largest worker a pool declares or has ever had, allocatable; several of one pool for its types of cards.
 

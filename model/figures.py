@@ -45,6 +45,20 @@ CRASH_LOOP_FIRST_S: Final = 60.0
 CRASH_LOOP_MAX_S: Final = 3600.0
 DRAIN_S: Final = 0.5  # a backlog that one container works off within this needs no second one
 
+# Attached clusters (figures, "Clusters and pools")
+REPORT_EVERY_S: Final = 10.0  # an agent's node report
+REPORT_CHANGE_S: Final = 1.0  # and within this of a change
+REPORT_STALE_S: Final = 90.0  # no new worker there; running workers go on taking work
+JOB_START_LIMIT_S: Final = 1200.0  # a worker Job whose pod has not started is removed
+JOB_WITHOUT_POD_S: Final = 30.0  # then it is told as "not admitted (quota or webhook)"
+JOB_KEPT_S: Final = 30  # a finished Job
+JOB_GRACE_S: Final = 120
+JOB_RESERVE_CPU_MILLI: Final = 500  # left of a node's free CPU and memory
+JOB_RESERVE_MEMORY_MIB: Final = 1024
+CLUSTERS_PER_WORKSPACE: Final = 5  # 0: no limit
+JOIN_WAIT_S: Final = 180.0
+JOIN_LOOK_S: Final = 5.0
+
 # SDK defaults (specification of the SDK); `sdk/job.py` says them in its signature, so that importing it stays quick
 JOB_CPU: Final = 0.125
 JOB_MEMORY_MIB: Final = 128

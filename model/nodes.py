@@ -18,19 +18,27 @@ class NodeState(enum.StrEnum):
     CORDONED = "cordoned"
     TAINTED = "tainted"
     NOT_READY = "not ready"
-    STALE = "stale"
+    STALE = "stale"  # nobody knows how it is now: it gets no worker, and one that runs there goes on taking work
+    FULL = "full"  # others have all its cards: the same
+
+    @property
+    def closes_worker(self) -> bool:
+        """Whether nothing new may be placed on a worker that runs there already."""
+        return self in (NodeState.CORDONED, NodeState.TAINTED, NodeState.NOT_READY)
 
 
 class Traits(msgspec.Struct, frozen=True, kw_only=True):
     """What does not change while a worker lives. `node` is the name of its node, "" where the pool has no named nodes.
 
-    `labels` are sorted by key. `runtimes` empty means: as the pool is, any that a request may name.
+    `labels` are sorted by key. `runtimes` empty means: as the pool is, any that a request may name. `serves` is the one
+    workspace for which the worker's own token is good, "" for any: it stays so when its pool serves others meanwhile.
     """
 
     node: str = ""
     labels: tuple[tuple[str, str], ...] = ()
     gpu_sharing: bool = False
     runtimes: tuple[str, ...] = ()
+    serves: str = ""
 
     def label(self, key: str) -> str:
         """The value of a label, "" without it."""

@@ -13,6 +13,7 @@ class Route(enum.StrEnum):
 
     STREAM_CLIENT = "stream client"
     STREAM_WORKER = "stream worker"
+    STREAM_AGENT = "stream agent"
     RELAY = "relay"
     OBJECTS_MISSING = "POST /api/v1/objects/missing"
     OBJECTS_PUT = "POST /api/v1/objects/put"
@@ -33,6 +34,12 @@ class Route(enum.StrEnum):
     POOL_SHOW = "GET /api/v1/pools/{name}"
     POOL_CREATE = "POST /api/v1/pools"
     POOL_DELETE = "DELETE /api/v1/pools/{name}"
+    CLUSTERS_LIST = "GET /api/v1/controlplane/clusters"
+    CLUSTER_JOIN = "POST /api/v1/controlplane/clusters"
+    CLUSTER_SHOW = "GET /api/v1/controlplane/clusters/{name}"
+    CLUSTER_LEAVE = "DELETE /api/v1/controlplane/clusters/{name}"
+    CLUSTERS_SERVING = "GET /api/v1/cluster"
+    CLUSTER_SHARE = "PUT /api/v1/cluster/{name}/shared"
     CONTAINERS_LIST = "GET /api/v1/containers"
     INSPECT = "GET /api/v1/inspect"
     QUEUEING_READ = "GET /api/v1/queueing"
@@ -57,6 +64,7 @@ _WORKERS: Final = frozenset({TokenKind.WORKER, TokenKind.WORKER_PRIVATE})
 ALLOWED: Final[dict[Route, frozenset[TokenKind]]] = {
     Route.STREAM_CLIENT: _CALLERS,
     Route.STREAM_WORKER: _WORKERS,
+    Route.STREAM_AGENT: frozenset({TokenKind.AGENT}),
     Route.RELAY: frozenset({TokenKind.REPLICA}),
     Route.OBJECTS_MISSING: _CALLERS | _WORKERS,
     Route.OBJECTS_PUT: _CALLERS | _WORKERS,
@@ -77,6 +85,12 @@ ALLOWED: Final[dict[Route, frozenset[TokenKind]]] = {
     Route.POOL_SHOW: _ADMIN,
     Route.POOL_CREATE: _ADMIN,
     Route.POOL_DELETE: _ADMIN,
+    Route.CLUSTERS_LIST: _PEOPLE,
+    Route.CLUSTER_JOIN: _PEOPLE,  # a container's token can neither attach nor detach
+    Route.CLUSTER_SHOW: _PEOPLE,
+    Route.CLUSTER_LEAVE: _PEOPLE,
+    Route.CLUSTERS_SERVING: _PEOPLE,
+    Route.CLUSTER_SHARE: _ADMIN,
     Route.CONTAINERS_LIST: _PEOPLE,
     Route.INSPECT: _ADMIN,
     Route.QUEUEING_READ: _PEOPLE,

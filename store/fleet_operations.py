@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
+from ..model.clusters import ClusterSpec
 from ..model.nodes import NodeOffer, Traits
 from ..model.queues import Queueing
 from ..model.resources import Capacity
@@ -11,9 +12,13 @@ from ..model.states import ContainerState, End, WorkerState
 from .operation import Operation, Row
 
 __all__ = [
+    "ClusterRow",
     "ContainerMove",
     "ContainerRow",
+    "DropCluster",
+    "DropPool",
     "DropPoolSpec",
+    "ListClusters",
     "ListPoolSpecs",
     "ListPools",
     "LoadContainers",
@@ -22,6 +27,7 @@ __all__ = [
     "MoveWorkers",
     "PoolRecord",
     "PoolSpecRow",
+    "PutCluster",
     "PutContainers",
     "PutPool",
     "PutPoolSpec",
@@ -185,6 +191,12 @@ class PutPool(Operation, frozen=True, kw_only=True):
     max_workers: int = 0
 
 
+class DropPool(Operation, frozen=True, kw_only=True):
+    """Forget all that a pool declared or ever had. Answers `Applied` with the pool if there was any."""
+
+    pool: str
+
+
 class ListPools(Operation, frozen=True, kw_only=True):
     """Answers a tuple of `PoolRecord`, by pool."""
 
@@ -211,6 +223,40 @@ class DropPoolSpec(Operation, frozen=True, kw_only=True):
 
 class ListPoolSpecs(Operation, frozen=True, kw_only=True):
     """Answers a tuple of `PoolSpecRow`, by name."""
+
+
+# Attached clusters
+
+
+class ClusterRow(Row, frozen=True, kw_only=True):
+    """An attached cluster. `agent_epoch` is the newest life of its agent that was heard, `seen_at_s` about when."""
+
+    cluster_id: str
+    workspace_id: str
+    spec: ClusterSpec
+    shared: bool = False
+    created_at_s: float = 0.0
+    agent_epoch: int = 0
+    seen_at_s: float = 0.0
+
+
+class PutCluster(Operation, frozen=True, kw_only=True):
+    """Keep a cluster; a known id is replaced. Answers `Applied` with the id.
+
+    Another cluster of its workspace with its name is not replaced: then nothing is done.
+    """
+
+    cluster: ClusterRow
+
+
+class DropCluster(Operation, frozen=True, kw_only=True):
+    """Forget a cluster. Answers `Applied` with the id if there was one."""
+
+    cluster_id: str
+
+
+class ListClusters(Operation, frozen=True, kw_only=True):
+    """Answers a tuple of `ClusterRow`, oldest first."""
 
 
 # Queues and quotas

@@ -7,13 +7,13 @@ from typing import Any, Final, Union
 import msgspec
 
 from ..errors import PeerProtocolError
-from . import client, control, operating, scheduling, work
+from . import client, cluster, control, operating, scheduling, work
 from .message import Message
 
 
 def _messages() -> tuple[type[Message], ...]:
     found: list[type[Message]] = []
-    for module in (client, work, scheduling, operating, control):
+    for module in (client, work, scheduling, operating, cluster, control):
         for value in vars(module).values():
             if isinstance(value, type) and issubclass(value, Message) and value is not Message:
                 found.append(value)

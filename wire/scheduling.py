@@ -285,6 +285,7 @@ class PoolDeclared(Message, frozen=True, kw_only=True):
     keep_workers: int = 0  # never wind down
     min_free: Amount = NOTHING  # an idle worker without which less would be free stays
     idle_s: float = IDLE_WORKER_S
+    owner: str = ""  # a workspace: others are not told the names of its nodes
 
 
 class PoolRetired(Message, frozen=True, kw_only=True):

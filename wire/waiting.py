@@ -13,9 +13,9 @@ from typing import Final
 from .message import Message, WhenFull
 
 BRAIN: Final = frozenset(  # in one process
-    {"tasks", "scheduler", "pool", "pools", "guard", "spawner", "leader", "supervisor"}
+    {"tasks", "scheduler", "pool", "pools", "clusters", "guard", "spawner", "leader", "supervisor"}
 )
-PEERS: Final = frozenset({"client", "worker", "gateway", "peer"})  # reached by a gateway, or are one
+PEERS: Final = frozenset({"client", "worker", "agent", "gateway", "peer"})  # reached by a gateway, or are one
 
 Edges = dict[str, frozenset[str]]
 

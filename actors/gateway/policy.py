@@ -15,7 +15,7 @@ from ...model.figures import LEADER_LEASE_S
 from ...wire.control import GatewayReady, LeaderIs, PeerArrived, PeerQuiet
 from ...wire.message import Message
 
-_PEER_KINDS = ("worker/", "client/", "gateway/")
+_PEER_KINDS = ("worker/", "agent/", "client/", "gateway/")
 
 
 class Place(enum.Enum):

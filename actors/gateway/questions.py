@@ -14,7 +14,7 @@ from ...wire.post import Outgoing, Post
 ANSWER_WITHIN_S: Final = 10.0
 OPEN_QUESTIONS: Final = 1024
 BUSY: Final = "busy"
-ASKED: Final = ("tasks", "scheduler", "pools", "leader", "supervisor")
+ASKED: Final = ("tasks", "scheduler", "pools", "clusters", "leader", "supervisor")
 
 
 class Questions:

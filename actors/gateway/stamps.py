@@ -18,7 +18,7 @@ _NOT_ON_STREAMS: Final = frozenset({"supervisor"})  # inspection is for the plat
 
 
 class Stamp(msgspec.Struct, frozen=True, kw_only=True):
-    """What a gateway writes on each envelope of a peer; `role` is "client" or "worker"."""
+    """What a gateway writes on each envelope of a peer; `role` is "client", "worker" or "agent"."""
 
     role: str
     source: str
@@ -35,7 +35,7 @@ def _receivers(role: str) -> dict[bytes, str]:
     return found
 
 
-_SAYS: Final = {role: _receivers(role) for role in ("client", "worker")}
+_SAYS: Final = {role: _receivers(role) for role in ("client", "worker", "agent")}
 
 
 def tag_of(payload: msgspec.Raw | bytes) -> bytes:

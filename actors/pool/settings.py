@@ -32,6 +32,8 @@ class PoolSettings(msgspec.Struct, frozen=True, kw_only=True):
     placement: str = ""
     rank: int = 0
     retiring: bool = False
+    owner: str = ""  # the workspace that attached its cluster, "" for the platform's own
+    known_as: str = ""  # what that workspace calls it
 
     @property
     def offers(self) -> tuple[NodeOffer, ...]:
@@ -75,6 +77,7 @@ def declared(settings: PoolSettings) -> scheduling.PoolDeclared:
         idle_s=settings.idle_s,
         min_free=settings.keep_free,
         max_workers=settings.max_workers,
+        owner=settings.owner,
     )
 
 

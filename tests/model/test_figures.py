@@ -78,6 +78,18 @@ FIGURES: Final[dict[str, float]] = {
     "GANG_READY_S": 300.0,
     "GANG_RETRY_S": 60.0,
     "FAIR_SLICE_S": 2.0,
+    "REPORT_EVERY_S": 10.0,
+    "REPORT_CHANGE_S": 1.0,
+    "REPORT_STALE_S": 90.0,
+    "JOB_START_LIMIT_S": 1200.0,
+    "JOB_WITHOUT_POD_S": 30.0,
+    "JOB_KEPT_S": 30,
+    "JOB_GRACE_S": 120,
+    "JOB_RESERVE_CPU_MILLI": 500,
+    "JOB_RESERVE_MEMORY_MIB": 1024,
+    "CLUSTERS_PER_WORKSPACE": 5,
+    "JOIN_WAIT_S": 180.0,
+    "JOIN_LOOK_S": 5.0,
 }
 
 # `@job` says these as numbers, for people who read its signature and to be imported quickly
