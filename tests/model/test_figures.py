@@ -12,7 +12,7 @@ from levers9.model import figures
 from levers9.sdk.job import job
 
 ROOT: Final = Path(levers9.__file__).resolve().parent
-PRODUCT: Final = ("actors", "cli", "daemons", "model", "sdk", "store", "wire")
+PRODUCT: Final = ("actors", "cli", "daemons", "kube", "lab", "model", "sdk", "store", "wire")
 
 FIGURES: Final[dict[str, float]] = {
     "STREAM_PORT": 1993,
