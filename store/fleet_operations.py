@@ -229,7 +229,10 @@ class ListPoolSpecs(Operation, frozen=True, kw_only=True):
 
 
 class ClusterRow(Row, frozen=True, kw_only=True):
-    """An attached cluster. `agent_epoch` is the newest life of its agent that was heard, `seen_at_s` about when."""
+    """An attached cluster. `agent_epoch` is the newest life of its agent that was heard, `seen_at_s` about when.
+
+    One that is `leaving` is detached already: its row goes with the last worker of its pool.
+    """
 
     cluster_id: str
     workspace_id: str
@@ -238,6 +241,7 @@ class ClusterRow(Row, frozen=True, kw_only=True):
     created_at_s: float = 0.0
     agent_epoch: int = 0
     seen_at_s: float = 0.0
+    leaving: bool = False
 
 
 class PutCluster(Operation, frozen=True, kw_only=True):

@@ -1,15 +1,20 @@
-"""Pools, and the configuration of queues and quotas, in dicts."""
+"""Pools, attached clusters, and the configuration of queues and quotas, in dicts."""
 
 from __future__ import annotations
 
 from ...model.resources import Capacity
 from ..operations import (
     Applied,
+    ClusterRow,
+    DropCluster,
+    DropPool,
     DropPoolSpec,
+    ListClusters,
     ListPools,
     ListPoolSpecs,
     PoolRecord,
     PoolSpecRow,
+    PutCluster,
     PutPool,
     PutPoolSpec,
     PutQueueing,
@@ -44,6 +49,14 @@ def _larger(one: Capacity, other: Capacity) -> Capacity:
     )
 
 
+@carries_out(DropPool)
+def _drop_pool(tables: Tables, operation: DropPool) -> Applied:
+    keys = [key for key in tables.pools if key[0] == operation.pool]
+    for key in keys:
+        del tables.pools[key]
+    return Applied(ids=(operation.pool,) if keys else ())
+
+
 @carries_out(ListPools)
 def _list_pools(tables: Tables, _: ListPools) -> tuple[PoolRecord, ...]:
     return tuple(row for _, row in sorted(tables.pools.items(), key=lambda item: item[0]))
@@ -63,6 +76,27 @@ def _drop_pool_spec(tables: Tables, operation: DropPoolSpec) -> Applied:
 @carries_out(ListPoolSpecs)
 def _list_pool_specs(tables: Tables, _: ListPoolSpecs) -> tuple[PoolSpecRow, ...]:
     return tuple(row for _, row in sorted(tables.pool_specs.items()))
+
+
+@carries_out(PutCluster)
+def _put_cluster(tables: Tables, operation: PutCluster) -> Applied:
+    new = operation.cluster
+    for row in tables.clusters.values():
+        same_name = (row.workspace_id, row.spec.name) == (new.workspace_id, new.spec.name)
+        if same_name and row.cluster_id != new.cluster_id:
+            return Applied()
+    tables.clusters[new.cluster_id] = new
+    return Applied(ids=(new.cluster_id,))
+
+
+@carries_out(DropCluster)
+def _drop_cluster(tables: Tables, operation: DropCluster) -> Applied:
+    return Applied(ids=(operation.cluster_id,) if tables.clusters.pop(operation.cluster_id, None) else ())
+
+
+@carries_out(ListClusters)
+def _list_clusters(tables: Tables, _: ListClusters) -> tuple[ClusterRow, ...]:
+    return tuple(sorted(tables.clusters.values(), key=lambda row: (row.created_at_s, row.cluster_id)))
 
 
 @carries_out(PutQueueing)

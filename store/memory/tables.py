@@ -8,6 +8,7 @@ from typing import Final, TypeVar, cast
 from ..operations import (
     Answer,
     AttemptRow,
+    ClusterRow,
     ContainerRow,
     Leadership,
     Operation,
@@ -40,6 +41,7 @@ class Tables:
         self.workers: dict[str, WorkerRow] = {}
         self.pools: dict[tuple[str, str], PoolRecord] = {}
         self.pool_specs: dict[str, PoolSpecRow] = {}
+        self.clusters: dict[str, ClusterRow] = {}
         self.queueing = QueueingRow()
         self.outbox: dict[str, OutboxRow] = {}
 

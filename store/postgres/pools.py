@@ -11,6 +11,7 @@ from ...model.nodes import NodeOffer
 from ...model.queues import Queueing
 from ...model.resources import Capacity
 from ..operations import (
+    DropPool,
     DropPoolSpec,
     ListPools,
     ListPoolSpecs,
@@ -77,6 +78,15 @@ read(
     "SELECT pool, gpu_type, cpu_milli, memory_mib, gpu_count, offers, max_workers FROM pools ORDER BY pool, gpu_type",
     nothing,
     lambda _, rows: tuple([_pool(row) for row in rows]),
+)
+write(
+    DropPool,
+    """
+    gone AS (DELETE FROM pools WHERE pool = $2 AND (SELECT yes FROM allowed) RETURNING pool),
+    done AS (SELECT DISTINCT pool FROM gone)
+    """,
+    lambda o: (o.pool,),
+    ids="pool",
 )
 write(
     PutPoolSpec,

@@ -13,13 +13,13 @@ from ...errors import ClosedByUs, StoreUnavailable
 from ..face import StoreStatistics
 from ..island import Island, Reply, open_island
 from ..operations import Answer, Operation
-from . import accounts, fleet, pools, tasks
+from . import accounts, clusters, fleet, pools, tasks
 from .groups import Answers, Counts, Readers, Request, Writer
 from .migrate import Migration, known_migrations, migrate
 from .plans import plan_of
 from .session import WRITER, Lost, connect_patiently, translated
 
-_REGISTERED = (accounts, fleet, pools, tasks)  # importing them declares the plans of their operations
+_REGISTERED = (accounts, clusters, fleet, pools, tasks)  # importing them declares the plans of their operations
 PATIENCE_S: Final = 10.0
 READERS: Final = 3
 

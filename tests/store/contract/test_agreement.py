@@ -9,6 +9,7 @@ from hypothesis.strategies import SearchStrategy, booleans, builds, floats, inte
 from levers9_test_servers import empty
 
 from levers9.errors import EpochSuperseded
+from levers9.model.clusters import ClusterSpec
 from levers9.model.nodes import NodeOffer, Traits
 from levers9.model.queues import Flavor, Queue, Queueing
 from levers9.model.resources import Capacity
@@ -213,6 +214,16 @@ queueing = builds(
 outbox_row = builds(
     ops.OutboxRow, key=names("key"), target=plain_words, payload=st.binary(max_size=4), created_at_s=now_s
 )
+cluster = builds(
+    ops.ClusterRow,
+    cluster_id=names("cluster"),
+    workspace_id=workspace_id,
+    spec=builds(ClusterSpec, name=names("lab"), gpu_type=plain_words, host_network=none() | booleans()),
+    shared=booleans(),
+    created_at_s=now_s,
+    agent_epoch=integers(0, 3),
+    leaving=booleans(),
+)
 fleet = st.one_of(
     builds(ops.PutContainers, containers=several(container)),
     builds(ops.MoveContainers, moves=several(container_move), now_s=now_s),
@@ -232,6 +243,10 @@ fleet = st.one_of(
     builds(ops.PutPoolSpec, name=names("pool"), table=plain_words),
     builds(ops.DropPoolSpec, name=names("pool")),
     just(ops.ListPoolSpecs()),
+    builds(ops.DropPool, pool=names("pool")),
+    builds(ops.PutCluster, cluster=cluster),
+    builds(ops.DropCluster, cluster_id=names("cluster")),
+    just(ops.ListClusters()),
     builds(ops.PutQueueing, queueing=queueing),
     just(ops.ReadQueueing()),
     builds(ops.PutOutbox, rows=several(outbox_row)),
@@ -255,7 +270,7 @@ async def heard(store: Store, group: tuple[ops.Operation, ...], epoch: int | Non
 async def everything(store: Store) -> object:
     loads = (ops.ListTasks(), ops.LoadUnfinished(), ops.LoadContainers(ended=99), ops.LoadWorkers(gone=99))
     lists = (ops.ListTokens(), ops.ListWorkspaces(), ops.ListPools(), ops.ListPoolSpecs(), ops.ReadQueueing())
-    return await store.apply(*loads, *lists, ops.LoadOutbox())
+    return await store.apply(*loads, *lists, ops.ListClusters(), ops.LoadOutbox())
 
 
 Script = list[tuple[tuple[ops.Operation, ...], int | None]]
