@@ -349,12 +349,14 @@ class Answer:
 
 async def dial_websocket(settings: Settings) -> Carrier:
     """A WebSocket to the control plane's stream port."""
-    import ssl
+    import os
 
-    from ..wire.carriers import websocket
+    from ..wire.carriers import proxy, trust, websocket
 
-    context = ssl.create_default_context() if settings.stream_url.startswith("wss") else None
-    return await websocket.connect(settings.stream_url, token=settings.token, ssl_context=context)
+    url = settings.stream_url
+    context = trust.client_context(trust.ca_of()) if url.startswith("wss") else None
+    through = proxy.proxy_for(url, os.environ)
+    return await websocket.connect(url, token=settings.token, ssl_context=context, proxy=through)
 
 
 def _first(group: BaseExceptionGroup[LeversError]) -> LeversError:

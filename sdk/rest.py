@@ -14,6 +14,7 @@ from urllib.parse import quote, urlsplit
 import msgspec
 
 from ..errors import BrokenByPeer, Refused
+from ..wire.carriers import proxy, trust
 
 WAIT_S: Final = 60.0
 _KEPT: Final = 8  # idle connections
@@ -167,11 +168,25 @@ class Rest:
 
     def _connection(self, wait_s: float | None) -> http.client.HTTPConnection:
         if self._https:
-            context = ssl.create_default_context()
-            return http.client.HTTPSConnection(self._host, self._port, timeout=wait_s, context=context)
+            context = trust.client_context(trust.ca_of())
+            return self._through_proxy(wait_s, context)
         return http.client.HTTPConnection(self._host, self._port, timeout=wait_s)
 
+    def _through_proxy(self, wait_s: float | None, context: ssl.SSLContext) -> http.client.HTTPConnection:
+        """A connection by the proxy that the environment names, if it names one."""
+        url = proxy.proxy_for(f"https://{proxy.bracketed(self._host)}:{self._port or 443}", os.environ)
+        if not url:
+            return http.client.HTTPSConnection(self._host, self._port, timeout=wait_s, context=context)
+        by = proxy.parse_proxy(url)
+        connection = http.client.HTTPSConnection(by.host, by.port, timeout=wait_s, context=context)
+        authorization = {"Proxy-Authorization": by.authorization} if by.authorization else {}
+        connection.set_tunnel(self._host, self._port or 443, authorization)
+        return connection
+
     def _away(self, error: Exception) -> BrokenByPeer:
+        untrusted = trust.why_untrusted(error, self._host)
+        if untrusted:
+            return BrokenByPeer(untrusted)
         return BrokenByPeer(
             f"The control plane at {self._shown} does not answer: {str(error) or type(error).__name__}. "
             "Look whether it runs (`levers9 dev` on this machine), and whether `levers9 config show` has its address."

@@ -23,12 +23,15 @@ from ...errors import (
     UNAUTHENTICATED,
     BrokenByPeer,
     ClosedByUs,
+    ConfigError,
     PeerProtocolError,
     Refused,
     StoreUnavailable,
 )
 from ...model.figures import DIAL_LIMIT_S, FRAME_MAX_BYTES, GOODBYE_WAIT_S, HANDSHAKE_LIMIT_S
 from ..carrier import CarrierStatistics, Counts
+from .reaching import ClientStream, open_stream
+from .trust import why_untrusted
 
 RECEIVE_BUFFER_BYTES: Final = 64 << 10  # the library's 4 KiB halve its speed
 CANCELLED_WAIT_S: Final = 0.1
@@ -150,19 +153,25 @@ class WebSocketCarrier:
 
 
 async def connect(
-    url: str, *, token: str = "", ssl_context: ssl.SSLContext | None = None, headers: dict[str, str] | None = None
+    url: str,
+    *,
+    token: str = "",
+    ssl_context: ssl.SSLContext | None = None,
+    headers: dict[str, str] | None = None,
+    proxy: str = "",
 ) -> WebSocketCarrier:
-    """Dial `ws://` or `wss://`.
+    """Dial `ws://` or `wss://`, through `proxy` if there is one (`proxy_for` finds it).
 
     Raises `Refused` when the server refuses for good (its code: `unauthenticated`, `forbidden` …) or when the token
-    would travel in the clear, and `BrokenByPeer` when there is no server or it fails.
+    would travel in the clear, and `BrokenByPeer` when there is no server or it fails, with what to do about a
+    certificate or a proxy.
     """
-    _check_token_is_safe(url, token)
+    check_token_is_safe(url, token)
     sent = {**(headers or {}), **({"Authorization": f"Bearer {token}"} if token else {})}
     hold = _Hold()
     # The library's reader lives in a nursery. A carrier outlives the call that makes it, so the nursery is a system
     # task's, which ends when the carrier is closed or the run is over.
-    trio.lowlevel.spawn_system_task(hold.run, url, ssl_context, sent, name=f"websocket to {url}")
+    trio.lowlevel.spawn_system_task(hold.run, url, ssl_context, proxy, sent, name=f"websocket to {url}")
     try:
         with trio.move_on_after(DIAL_LIMIT_S):
             await hold.ready.wait()
@@ -174,23 +183,6 @@ async def connect(
     return hold.carrier
 
 
-_ClientStream = trio.SocketStream | trio.SSLStream[trio.SocketStream]
-
-
-async def _open_stream(parts: urllib.parse.SplitResult, ssl_context: ssl.SSLContext | None) -> _ClientStream:
-    host = parts.hostname or ""
-    if parts.scheme == "ws":
-        return await trio.open_tcp_stream(host, parts.port or 80)
-    context = ssl_context or ssl.create_default_context()
-    stream = await trio.open_ssl_over_tcp_stream(host, parts.port or 443, ssl_context=context, https_compatible=True)
-    try:
-        await stream.do_handshake()
-    except BaseException:
-        await trio.aclose_forcefully(stream)
-        raise
-    return stream
-
-
 class _Hold:
     """Holds one connection's nursery until its carrier is closed."""
 
@@ -200,12 +192,14 @@ class _Hold:
         self.carrier: WebSocketCarrier | None = None
         self.error: BaseException | None = None
 
-    async def run(self, url: str, ssl_context: ssl.SSLContext | None, headers: dict[str, str]) -> None:
+    async def run(self, url: str, ssl_context: ssl.SSLContext | None, proxy: str, headers: dict[str, str]) -> None:
         """Connect, set `ready`, and stay until the carrier is gone. Never raises: it is a system task."""
         parts = urllib.parse.urlsplit(url)
+        secure = parts.scheme != "ws"
+        host, port = parts.hostname or "", parts.port or (443 if secure else 80)
         with self.scope:
             try:
-                stream = await _open_stream(parts, ssl_context)
+                stream = await open_stream(host, port, secure=secure, ssl_context=ssl_context, proxy=proxy)
                 try:
                     await self._hold(stream, parts, headers)
                 finally:
@@ -214,7 +208,7 @@ class _Hold:
                 self.error = _first(group)
         self.ready.set()
 
-    async def _hold(self, stream: _ClientStream, parts: urllib.parse.SplitResult, headers: dict[str, str]) -> None:
+    async def _hold(self, stream: ClientStream, parts: urllib.parse.SplitResult, headers: dict[str, str]) -> None:
         async with trio.open_nursery() as nursery:
             connection = await trio_websocket.wrap_client_stream(
                 cast(trio.Nursery, _Readers(nursery, self._reader_ended)),
@@ -259,13 +253,14 @@ def _first(error: BaseException) -> BaseException:
     return error
 
 
-def _check_token_is_safe(url: str, token: str) -> None:
+def check_token_is_safe(url: str, token: str) -> None:
+    """Raises `Refused` when a token would travel unencrypted to another machine, by WebSocket or by HTTP."""
     parts = urllib.parse.urlsplit(url)
-    if token and parts.scheme == "ws" and not is_loopback(parts.hostname or ""):
+    if token and parts.scheme in ("ws", "http") and not is_loopback(parts.hostname or ""):
         raise Refused(
             f"A token would travel to {parts.hostname} in the clear.",
             "Anyone on the way could read it.",
-            f"Use wss://{parts.netloc}, or set tls = true in the configuration.",
+            f"Use {parts.scheme}s://{parts.netloc}, or set tls = true in the configuration.",
             INVALID,
         )
 
@@ -281,8 +276,11 @@ def is_loopback(host: str) -> bool:
 
 
 def _translate(url: str, error: BaseException | None) -> Exception:
+    if isinstance(error, BrokenByPeer | ConfigError):  # of a proxy
+        return error
     if not isinstance(error, trio_websocket.ConnectionRejected):
-        return BrokenByPeer(f"{url} cannot be reached: {(error and error.__cause__) or error!r}")
+        untrusted = why_untrusted(error, urllib.parse.urlsplit(url).hostname or "")
+        return BrokenByPeer(untrusted or f"{url} cannot be reached: {(error and error.__cause__) or error!r}")
     if error.status_code in _PASSING:
         return BrokenByPeer(f"{url} answered with HTTP status {error.status_code}.")
     try:

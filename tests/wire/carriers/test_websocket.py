@@ -126,7 +126,7 @@ async def test_over_tls() -> None:
         carrier = await websocket.connect(secure, token="good", ssl_context=client)
         assert await carrier.receive() == b"/v1/streamclient"
         await carrier.aclose()
-        with pytest.raises(BrokenByPeer, match="CERTIFICATE_VERIFY_FAILED"):
+        with pytest.raises(BrokenByPeer, match="not signed by anybody this machine trusts"):
             await websocket.connect(secure, token="good")
 
 
