@@ -4,7 +4,8 @@ Nothing here opens a socket, starts a thread or looks at a clock. `run_world(see
 """
 
 from .plan import Fault, FaultKind, MapPlan, WorldPlan, draw_plan, with_faults
-from .world import Report, Violation, World, run_world, shrink
+from .plane import Violation
+from .world import Report, World, run_world, shrink
 
 __all__ = [
     "Fault",

@@ -30,13 +30,14 @@ from levers9.wire.message import Message
 from levers9.wire.work import AttemptOrder
 
 if TYPE_CHECKING:
+    from .plane import ControlPlane
     from .world import World
 
 
 class Process:
     """One process of a world: `kill` ends it as SIGKILL does, as far as anybody outside can tell."""
 
-    def __init__(self, world: World, name: str) -> None:
+    def __init__(self, world: ControlPlane, name: str) -> None:
         self._world = world
         self.name = name
         self.dead = False

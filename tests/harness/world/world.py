@@ -2,59 +2,35 @@
 
 from __future__ import annotations
 
-import contextlib
-import random
-from collections.abc import Awaitable, Callable, Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import partial
-from pathlib import Path
 from typing import Final, TypeVar
 
-import structlog
 import trio
-import trio._core._run
 import trio.lowlevel
 import trio.testing
 
-from levers9.actors.gateway.gateway import Gateway
-from levers9.actors.gateway.gateway import Surroundings as GatewaySurroundings
-from levers9.actors.gateway.streams import Knock
-from levers9.daemons.brain import Brain
-from levers9.daemons.orders import BrainOrders, gateway_ipc
+from levers9.actors.pool import PoolSettings, Processes
 from levers9.daemons.settings import NodeTable, PoolTable, Settings
-from levers9.errors import BrokenByPeer, StoreUnavailable, SupervisorGaveUp
-from levers9.model.ids import Chance
-from levers9.model.states import TokenKind
-from levers9.model.tokens import make_token
 from levers9.store import operations as ops
-from levers9.store.wakeups import MemoryWakeups
-from levers9.wire.carrier import Carrier
-from levers9.wire.carriers.memory import MemoryCable
+from levers9.wire.post import Post
 
 from .caller import Caller
 from .functions import Behaviour
-from .journal import Journal, seed_of
-from .machines import Attempts, MemoryObjects, Process, Worker, WorldWorkers
-from .network import Network, Serve
+from .machines import Attempts, MemoryObjects, Worker, WorldWorkers
 from .plan import Fault, FaultKind, WorldPlan, with_faults
-from .truth import Handle, StoreFault, Truth
+from .plane import RUN_DIR, ControlPlane, Violation, deterministic, silence
+from .truth import StoreFault
 
 T = TypeVar("T")
-BASE_S: Final = 1_800_000_000.0  # Unix time at the beginning of a world
 ALL_ENDED_WITHIN_S: Final = 1_500.0  # of virtual time after the last fault: leases and loops of crashes are in it
 AT_REST_WITHIN_S: Final = 900.0  # idle workers wind down after 300 s
-SILENCE_S: Final = 20.0
 ISOLATED_S: Final = 60.0
 LOST_S: Final = 400.0  # longer than a lease and what comes before it
 CANCEL_AFTER_S: Final = 305.0  # its lease has run out
 STORE_AWAY_S: Final = 3.0
 POOL: Final = "local"
-RUN_DIR: Final = "/run/world"
 _ACTORS: Final = ((ops.AcceptTasks, ops.StartAttempts, ops.EndAttempts), (ops.MoveContainers,), (ops.PutWorkers,))
-
-
-class Violation(AssertionError):
-    """A world broke an invariant."""
 
 
 @dataclass(frozen=True)
@@ -69,45 +45,19 @@ class Report:
     retries: int
 
 
-class World:
+class World(ControlPlane):
     """One world. `run` is its whole life."""
 
     def __init__(self, seed: int, plan: WorldPlan) -> None:
-        self.seed = seed
+        super().__init__(seed)
         self.plan = plan
-        self.violations: list[str] = []
-        self.journal = Journal(trio.current_time)
-        self.truth = Truth(self.journal, self.chance("store"), self.violated)
-        self.network = Network(self.journal, self.chance("network"), self.violated)
         self.objects = MemoryObjects(self.chance("objects"))
         self.behaviour = Behaviour(seed)
         self.attempts = Attempts(self.violated, self.network.isolated_for_s)
         self.truth.runs_now = self.attempts.may_not_be_given_up
         self.workers: dict[str, Worker] = {}
-        self.admin_token = make_token(TokenKind.CLUSTER_ADMIN, self.chance("admin").secret(32))
-        self.replica_token = make_token(TokenKind.REPLICA, self.chance("replica").secret(32))
-        self.nursery: trio.Nursery
-        self.brain: Process | None = None
-        self.gateway: Process | None = None
-        self._brains = self._gateways = 0
-        self._leader_known = trio.Event()
-        self._scope = trio.CancelScope()
         self.caller = Caller(self)
         self._luck = self.chance("faults")
-
-    def chance(self, *part: object) -> Chance:
-        """The chance of one part."""
-        return Chance(seed_of(self.seed, *part))
-
-    @staticmethod
-    def clock() -> float:
-        """Unix seconds."""
-        return BASE_S + trio.current_time()
-
-    def violated(self, what: str) -> None:
-        """An invariant is broken: the world ends."""
-        self.violations.append(f"at {trio.current_time():.3f} s: {what}")
-        self._scope.cancel(reason=what)
 
     # Life
 
@@ -169,113 +119,17 @@ class World:
             retries=sum(attempt > 1 for _, attempt in self.attempts.begun),
         )
 
-    # Processes
+    def _settings(self) -> Settings:
+        return Settings(run_dir=RUN_DIR, pools=(self._pool(),))
 
-    async def _keep(self, name: str, start: Callable[[Process], Awaitable[int]]) -> None:
-        """What the root does: start a process again whenever it has ended."""
-        chance = self.chance("root", name)
-        for number in range(1_000):
-            process = Process(self, f"{name}-{number}")
-            setattr(self, name, process)
-            await process.run(partial(start, process))
-            await trio.sleep(chance.uniform(0.05, 1.0))
-
-    async def _start_brain(self, process: Process) -> int:
-        self._brains += 1
-        orders = BrainOrders(
-            settings=Settings(
-                run_dir=RUN_DIR,
-                pools=(self._pool(),),
-            ),
-            root_pid=1,
-            worker_urls=(),
-            worker_http_url="",
-            replica_id="replica-0",
-            replica_token=self.replica_token,
-            admin_token=self.admin_token,
-        )
-        brain = Brain(
-            orders=orders,
-            store=Handle(self.truth, lambda: process.dead),
-            chance=self.chance("brain", self._brains),
-            clock=self.clock,
-            machines=lambda kind, pool, post: WorldWorkers(self, pool.name),
-            listen=partial(self._listen_brain, process),
-        )
-        try:
-            await brain.run()
-        except SupervisorGaveUp as error:
-            self.journal.note("gave up", str(error))
-        return 1
+    def _machines(self, kind: str, pool: PoolSettings, post: Post) -> Processes:
+        return WorldWorkers(self, pool.name)
 
     def _pool(self) -> PoolTable:
         """Workers that are all alike, or one on each of as many named nodes."""
         count = self.plan.max_workers
         nodes = tuple(NodeTable(name=f"node-{number}") for number in range(count)) if self.plan.named_nodes else ()
         return PoolTable(name=POOL, max_workers=count, cpu=2.0, memory=2048, nodes=nodes)
-
-    async def _listen_brain(
-        self,
-        process: Process,
-        url: str,
-        handler: Callable[[Carrier], Awaitable[None]],
-        *,
-        task_status: trio.TaskStatus[None],
-    ) -> None:
-        async def admit(_: str) -> Serve:
-            await trio.lowlevel.checkpoint()
-            return handler
-
-        await self.network.listen(url, process.name, admit, task_status=task_status)
-
-    async def _start_gateway(self, process: Process) -> int:
-        self._gateways += 1
-        chance = self.chance("gateway", self._gateways)
-        given = GatewaySurroundings(
-            gateway_id="replica-0-0",
-            store=Handle(self.truth, lambda: process.dead),
-            objects=_NoObjects(),  # type: ignore[arg-type]
-            wakeups=MemoryWakeups(),
-            dial_brain=partial(self.network.dial, gateway_ipc(Path(RUN_DIR), 0), process.name),
-            dial_replica=self._no_replica,
-            chance=chance,
-            clock=self.clock,
-            secret=chance.secret,
-            replica_token=self.replica_token,
-        )
-        gateway = Gateway(given)
-
-        async def admit(token: str) -> Serve:
-            role, name, value = token.split(" ")
-            query = {"peer": role} | ({"id": name} if role == "worker" else {})
-            knock = Knock(
-                path="/v1/stream",
-                query=query,
-                headers={"authorization": f"Bearer {value}"},
-                address="127.0.0.1",
-                secure=False,
-            )
-            try:
-                visitor = await gateway.door.admit(knock)
-            except StoreUnavailable as error:
-                raise BrokenByPeer(f"503: {error}") from error
-            return partial(gateway.door.serve, visitor)
-
-        async with trio.open_nursery() as nursery:
-            await nursery.start(gateway.run_without_listeners)
-            await nursery.start(self.network.listen, "gateway-0", process.name, admit)
-            await gateway.relay.leader_known.wait()
-            self._leader_known.set()
-        return 1
-
-    async def dial_gateway(self, role: str, name: str, token: str) -> Carrier:
-        """A stream to the gateway, with a token in the upgrade."""
-        return await self.network.dial("gateway-0", name, f"{role} {name} {token}")
-
-    @staticmethod
-    async def _no_replica(url: str) -> Carrier:
-        await trio.lowlevel.checkpoint()
-        raise BrokenByPeer(f"there is no other replica at {url!r}")
 
     # Faults
 
@@ -312,7 +166,7 @@ class World:
         if kind is FaultKind.CUT:
             cable.cut("bad luck")
         else:
-            self.nursery.start_soon(_silence, cable)
+            self.nursery.start_soon(silence, cable)
 
     def _disturb_calls(self, kind: FaultKind) -> None:
         where, share = self._luck.uniform(0, 1), self._luck.uniform(0, 1)
@@ -352,43 +206,13 @@ _STORE_FAULTS: Final = {
 }
 
 
-class _NoObjects:
-    """Nobody asks a gateway for objects here: there is no HTTP."""
-
-
-async def _silence(cable: MemoryCable) -> None:
-    cable.stall()
-    await trio.sleep(SILENCE_S)
-    cable.resume()
-
-
-@contextlib.contextmanager
-def _deterministic(seed: int) -> Iterator[None]:
-    """Trio's scheduler in the order of task numbers, shuffled by a seeded generator, and no log on the terminal.
-
-    Trio has the switch for Hypothesis (`_hypothesis_plugin_setup`), and nothing public to turn it.
-    """
-    run = trio._core._run
-    before, state = run._ALLOW_DETERMINISTIC_SCHEDULING, run._r.getstate()
-    run._ALLOW_DETERMINISTIC_SCHEDULING = True  # type: ignore[misc]
-    run._r.seed(seed_of(seed, "scheduler"))
-    chance_of_others = random.getstate()
-    try:
-        with structlog.testing.capture_logs():
-            yield
-    finally:
-        run._ALLOW_DETERMINISTIC_SCHEDULING = before  # type: ignore[misc]
-        run._r.setstate(state)
-        random.setstate(chance_of_others)
-
-
 def run_world(seed: int, plan: WorldPlan) -> Report:
     """Live one world to its end. Raises `Violation`."""
 
     async def live() -> Report:
         return await World(seed, plan).run()
 
-    with _deterministic(seed):
+    with deterministic(seed):
         return trio.run(live, clock=trio.testing.MockClock(autojump_threshold=0))
 
 
