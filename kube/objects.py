@@ -114,6 +114,20 @@ class Container(_Part, frozen=True, kw_only=True):
     restart_policy: str | None = None
 
 
+class Named(_Part, frozen=True, kw_only=True):
+    """An object of the same namespace, by name."""
+
+    name: str = ""
+
+
+class DeviceClaim(_Part, frozen=True, kw_only=True):
+    """Devices that a pod claims, by a claim or by a template of one."""
+
+    name: str = ""
+    resource_claim_name: str | None = None
+    resource_claim_template_name: str | None = None
+
+
 class PodSpec(_Part, frozen=True, kw_only=True):
     """A pod as it was asked for."""
 
@@ -124,6 +138,8 @@ class PodSpec(_Part, frozen=True, kw_only=True):
     resources: Resources | None = None
     priority: int | None = None
     priority_class_name: str = ""
+    resource_claims: tuple[DeviceClaim, ...] | None = None
+    image_pull_secrets: tuple[Named, ...] | None = None
 
 
 class ContainerDetail(_Part, frozen=True, kw_only=True):

@@ -62,7 +62,8 @@ class ClusterReported(Message, frozen=True, kw_only=True):
 
     `view_age_s` is how old the agent's own view of its cluster is: it grows while the API server is away. `matched`
     counts the nodes that the selector names, with or without cards. `leader_epoch` is the newest leader's that the
-    agent has heard.
+    agent has heard. A `blind` agent has not seen all of its cluster yet: no nodes and no Jobs in its report say nothing.
+    The report of a large cluster comes as several `parts` of one sequence, numbered from 0: it counts with the last.
     """
 
     sender: ClassVar[str] = "agent"
@@ -80,10 +81,13 @@ class ClusterReported(Message, frozen=True, kw_only=True):
     flavour: Flavour = Flavour.PLAIN
     leader_epoch: int = 0
     problem: str = ""  # why it cannot see its cluster as it should, in words
+    blind: bool = False
+    part: int = 0
+    parts: int = 1
 
     def coalesce_key(self) -> str:
-        """One a cluster."""
-        return self.cluster_id
+        """One a cluster, or one of each part."""
+        return f"{self.cluster_id}/{self.part}" if self.part else self.cluster_id
 
 
 class AgentReady(Message, frozen=True, kw_only=True):
@@ -198,7 +202,8 @@ class EndWorkerJob(Message, frozen=True, kw_only=True):
 class NodesKnown(Message, frozen=True, kw_only=True):
     """The nodes of a cluster's pool: `offers` is what a new worker there would have, `whole` what the node has in all.
 
-    A node that our own worker stands on is among them. `whole` is what can ever fit.
+    A node that our own worker stands on is among them. `whole` is what can ever fit. `serves` is the one workspace
+    whose work the pool takes from now on, "" for any: a worker that is ordered gets a token for that.
     """
 
     sender: ClassVar[str] = "clusters"
@@ -207,6 +212,7 @@ class NodesKnown(Message, frozen=True, kw_only=True):
     pool: str
     offers: tuple[NodeOffer, ...]
     whole: tuple[NodeOffer, ...] = ()
+    serves: str = ""
 
     def coalesce_key(self) -> str:
         """One a pool."""
