@@ -49,6 +49,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--metrics-port", type=int, default=None, help="-1: none")
     parser.add_argument("--gateways", type=int, default=None)
     parser.add_argument("--external-url", default=None)
+    parser.add_argument("--external-ca", default=None, metavar="FILE", help="certificates that attached clusters trust")
     parser.add_argument("--advertise-url", default=None)
     parser.add_argument("--cert", default=None)
     parser.add_argument("--key", default=None)

@@ -24,7 +24,7 @@ import trio
 from ..actors.gateway.gateway import Gateway, Listeners, Surroundings
 from ..actors.gateway.server import Tls
 from ..actors.gateway.streams import RELAY_PATH
-from ..errors import LeversError, Refused
+from ..errors import ConfigError, LeversError, Refused
 from ..model.figures import HTTP_PORT, METRICS_PORT, STREAM_PORT
 from ..model.ids import Chance
 from ..store.face import Store
@@ -32,6 +32,7 @@ from ..store.objects import open_objects
 from ..store.wakeups import MemoryWakeups, Wakeups
 from ..wire.carrier import Carrier
 from ..wire.carriers import nng, websocket
+from ..wire.carriers.trust import client_context
 from .edge import leaves
 from .logs import set_up_logs
 from .ports import holder_of
@@ -59,6 +60,7 @@ class GatewayConfig(msgspec.Struct, frozen=True, kw_only=True):
     cert: str = ""
     key: str = ""
     external_url: str = ""
+    external_ca: str = ""
     advertise_url: str = ""
     replica_token: str = ""
     journal_dir: str = ""
@@ -116,7 +118,24 @@ def _surroundings(config: GatewayConfig, store: Store, wakeups: Wakeups) -> Surr
         own_url=config.advertise_url,
         behind_tls=config.external_url.startswith("https://"),
         journal_dir=Path(config.journal_dir) if config.journal_dir else None,
+        external_url=config.external_url,
+        ca_pem=certificates_of(config.external_ca),
     )
+
+
+def certificates_of(path: str) -> str:
+    """The text of a file with certificates; "" without one. Raises `Refused` when it cannot be used."""
+    if not path:
+        return ""
+    fix = "Name a file in PEM with --external-ca."
+    try:
+        text = Path(path).read_text()
+        client_context(text)
+    except OSError as error:
+        raise Refused(f"The certificates {path!r} cannot be read.", f"{error.strerror}.", fix) from error
+    except ConfigError as error:
+        raise Refused(f"{path!r} holds no certificate.", fix=fix) from error
+    return text
 
 
 async def _dial_replica(config: GatewayConfig, url: str) -> Carrier:
@@ -247,6 +266,7 @@ def read_config(argv: Sequence[str]) -> GatewayConfig:
     parser.add_argument("--cert", default="")
     parser.add_argument("--key", default="")
     parser.add_argument("--external-url", default="")
+    parser.add_argument("--external-ca", default="", help="certificates that attached clusters trust")
     parser.add_argument("--advertise-url", default="", help="where other replicas dial the streams of this one")
     parser.add_argument("--journal-dir", default="", help="where the scheduler of this host keeps its journal")
     read = vars(parser.parse_args(argv))

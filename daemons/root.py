@@ -186,6 +186,7 @@ class Root:
             ("--cert", settings.cert),
             ("--key", settings.key),
             ("--external-url", settings.external_url),
+            ("--external-ca", settings.external_ca),
         ):
             if value:
                 arguments += [flag, value]

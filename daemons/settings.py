@@ -122,8 +122,9 @@ class GuardTable(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
 class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """A control plane. Without `database_url` and `redis_url` it runs servers of its own in `state_dir`.
 
-    `external_url` is where callers and workers find it from outside; `advertise_url` where other replicas dial its
-    streams. Port 0 takes any free one. `metrics_port` -1 is none.
+    `external_url` is where callers and workers find it from outside, and `external_ca` a file with certificates that
+    attached clusters trust beside their system's; `advertise_url` is where other replicas dial its streams. Port 0
+    takes any free one. `metrics_port` -1 is none.
     """
 
     state_dir: str = ""
@@ -136,6 +137,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     http_port: int = HTTP_PORT
     metrics_port: int = METRICS_PORT
     external_url: str = ""
+    external_ca: str = ""
     advertise_url: str = ""
     cert: str = ""
     key: str = ""

@@ -49,7 +49,10 @@ class PeerArrived(Message, frozen=True, kw_only=True):
 
 
 class PeerQuiet(Message, frozen=True, kw_only=True):
-    """Nothing was heard of a peer for 15 s, or its stream closed. It is unknown, not dead."""
+    """Nothing was heard of a peer for 15 s, or its stream closed. It is unknown, not dead.
+
+    Of an agent `clusters` is told, of all others the scheduler.
+    """
 
     sender: ClassVar[str] = "gateway"
     receiver: ClassVar[str] = "scheduler"

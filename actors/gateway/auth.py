@@ -150,12 +150,16 @@ def check_route(principal: Principal, route: Route) -> None:
         )
 
 
-def check_subject(principal: Principal, worker_id: str) -> None:
-    """Raises `Refused` when this worker's token is another worker's."""
-    if not worker_id or principal.subject != worker_id:
-        raise Refused(
-            f"This token is not for worker {worker_id!r}.", "A worker's token is for that worker alone.", code=FORBIDDEN
-        )
+_ALONE: Final = {
+    "worker": "A worker's token is for that worker alone.",
+    "agent": "An agent's token is for the cluster it was made for alone; `levers9 cluster join` renews it.",
+}
+
+
+def check_subject(principal: Principal, own_id: str, role: str = "worker") -> None:
+    """Raises `Refused` when the token of a worker, or of a cluster's agent, is another's."""
+    if not own_id or principal.subject != own_id:
+        raise Refused(f"This token is not for {role} {own_id!r}.", _ALONE[role], code=FORBIDDEN)
 
 
 def counted_address(address: str, forwarded_for: str, *, behind_tls: bool) -> str:

@@ -41,6 +41,7 @@ class Surroundings:
     """What a gateway is given. `clock` is Unix seconds; `dial_replica` dials another replica's `/v1/relay`.
 
     `own_url` is where other replicas dial ours; `journal_dir` is where this host's scheduler keeps its journal.
+    `external_url` is where clusters dial us, and `ca_pem` are certificates that they trust beside their system's.
     """
 
     gateway_id: str
@@ -57,6 +58,8 @@ class Surroundings:
     behind_tls: bool = False
     queue_bytes: int = QUEUE_BYTES
     journal_dir: Path | None = None
+    external_url: str = ""
+    ca_pem: str = ""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -123,6 +126,8 @@ class Gateway:
             statistics=self.relay.statistics,
             behind_tls=given.behind_tls,
             journal_dir=given.journal_dir,
+            external_url=given.external_url,
+            ca_pem=given.ca_pem,
         )
 
     async def run(self, listeners: Listeners, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:

@@ -32,7 +32,8 @@ class GatewayCollector(Collector):
         """All metrics, as they are now."""
         relay, gate = self._relay(), self._gate()
         peers = GaugeMetricFamily("levers9_gateway_peers", "Open sessions.", labels=["role"])
-        for role, count in (("client", relay.clients), ("worker", relay.workers), ("relay", relay.relays)):
+        roles = (("client", relay.clients), ("worker", relay.workers), ("agent", relay.agents), ("relay", relay.relays))
+        for role, count in roles:
             peers.add_metric([role], count)
         yield peers
         envelopes = CounterMetricFamily(

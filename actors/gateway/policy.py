@@ -202,9 +202,8 @@ class GatewayPolicy:
                 self._relayed.pop(peer, None)
                 return (self._announce("leader", PeerArrived(peer=peer)),)
             case PeerHushed(peer=peer, closed=closed):
-                return (
-                    (self._announce("scheduler", PeerQuiet(peer=peer, closed=closed)),) if peer in self._peers else ()
-                )
+                who = "clusters" if peer.startswith("agent/") else "scheduler"
+                return (self._announce(who, PeerQuiet(peer=peer, closed=closed)),) if peer in self._peers else ()
             case PeerLeft(peer=peer):
                 self._peers.pop(peer, None)
                 return ()

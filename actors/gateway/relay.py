@@ -59,6 +59,7 @@ class RelayStatistics(msgspec.Struct, frozen=True, kw_only=True):
 
     clients: int
     workers: int
+    agents: int
     relays: int
     up: int
     down: int
@@ -118,6 +119,7 @@ class Relay:
         return RelayStatistics(
             clients=roles.count("client"),
             workers=roles.count("worker"),
+            agents=roles.count("agent"),
             relays=len(self._relays),
             up=counts.up,
             down=counts.down,

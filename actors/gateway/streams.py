@@ -28,8 +28,10 @@ _ID: Final = re.compile(r"[A-Za-z0-9._-]{1,100}")
 _ROUTES: Final[dict[tuple[str, str], Route]] = {
     (STREAM_PATH, "client"): Route.STREAM_CLIENT,
     (STREAM_PATH, "worker"): Route.STREAM_WORKER,
+    (STREAM_PATH, "agent"): Route.STREAM_AGENT,
     (RELAY_PATH, ""): Route.RELAY,
 }
+_OF_ONE: Final = {Route.STREAM_WORKER: "worker", Route.STREAM_AGENT: "agent"}
 
 
 class Knock(msgspec.Struct, frozen=True, kw_only=True):
@@ -76,8 +78,8 @@ class Door:
                 secure=knock.secure, address=knock.address, forwarded_proto=proto, behind_tls=self._behind_tls
             )
         principal = await self._gate.admit(authorization, route, self._counted_address(knock))
-        if route is Route.STREAM_WORKER:
-            return self._worker(principal, knock)
+        if route in _OF_ONE:
+            return self._one(principal, knock, _OF_ONE[route])
         return self._client(principal, knock) if route is Route.STREAM_CLIENT else self._replica(knock)
 
     async def serve(self, visitor: Visitor, carrier: Carrier) -> None:
@@ -92,10 +94,11 @@ class Door:
         forwarded = knock.headers.get("x-forwarded-for", "")
         return counted_address(knock.address, forwarded, behind_tls=self._behind_tls)
 
-    def _worker(self, principal: Principal, knock: Knock) -> Visitor:
-        worker_id = _id_of(knock, "id")
-        check_subject(principal, worker_id)
-        return _peer(knock, "worker", f"worker/{worker_id}", principal.workspace_id, principal)
+    def _one(self, principal: Principal, knock: Knock, role: str) -> Visitor:
+        """Whose token is good for one worker, or for one cluster's agent, alone."""
+        own_id = _id_of(knock, "id")
+        check_subject(principal, own_id, role)
+        return _peer(knock, role, f"{role}/{own_id}", principal.workspace_id, principal)
 
     def _client(self, principal: Principal, knock: Knock) -> Visitor:
         """A client's id is its own choice, within its token; without one, each connection begins anew."""
@@ -120,7 +123,8 @@ def _route_of(knock: Knock) -> Route:
     peer = knock.query.get("peer", "") if knock.path == STREAM_PATH else ""
     route = _ROUTES.get((knock.path, peer))
     if route is None:
-        fix = f"Streams are {STREAM_PATH}?peer=client, {STREAM_PATH}?peer=worker&id=ID and {RELAY_PATH}?gateway=ID."
+        peers = "client, or worker or agent with &id=ID"
+        fix = f"Streams are {STREAM_PATH}?peer= with {peers}, and {RELAY_PATH}?gateway=ID."
         raise Refused(f"There is no stream at {knock.path[:100]!r} for peer {peer[:20]!r}.", fix=fix, code=NOT_FOUND)
     return route
 

@@ -16,7 +16,7 @@ from starlette.websockets import WebSocket
 from ....errors import LeversError
 from ....model.routes import Route
 from ..streams import RELAY_PATH, STREAM_PATH, Door
-from . import journal, logs, machines, objects, people, pools, queueing, tasks
+from . import clusters, journal, logs, machines, objects, people, pools, queueing, tasks
 from .answers import Answer, json_answer, on_defect, on_http_error, on_our_error
 from .desk import Desk, Handler, path_of
 from .streams import serve_stream
@@ -41,6 +41,12 @@ HANDLERS: Final[dict[Route, Handler]] = {
     Route.POOL_SHOW: pools.show,
     Route.POOL_CREATE: pools.create,
     Route.POOL_DELETE: pools.delete,
+    Route.CLUSTERS_LIST: clusters.list_clusters,
+    Route.CLUSTER_JOIN: clusters.join,
+    Route.CLUSTER_SHOW: clusters.show,
+    Route.CLUSTER_LEAVE: clusters.leave,
+    Route.CLUSTERS_SERVING: clusters.list_clusters,
+    Route.CLUSTER_SHARE: clusters.share,
     Route.CONTAINERS_LIST: machines.containers,
     Route.INSPECT: machines.inspect,
     Route.QUEUEING_READ: queueing.read,
@@ -64,6 +70,7 @@ class Health(Answer, frozen=True, kw_only=True):
     epoch: int
     clients: int
     workers: int
+    agents: int
 
 
 def build_app(desk: Desk, door: Door) -> Starlette:
@@ -82,7 +89,9 @@ async def _health(desk: Desk, request: Request) -> Response:
     """Anybody may ask; 503 while the brain cannot be reached or nobody leads."""
     seen = desk.statistics()
     well = seen.brain_open and seen.epoch > 0
-    health = Health(ok=well, leader=well, epoch=seen.epoch, clients=seen.clients, workers=seen.workers)
+    health = Health(
+        ok=well, leader=well, epoch=seen.epoch, clients=seen.clients, workers=seen.workers, agents=seen.agents
+    )
     return json_answer(health, 200 if well else 503)
 
 

@@ -29,7 +29,8 @@ from ..tenancy import Tenancy
 class Desk:
     """Everything that handlers use. `clock` is Unix seconds; `secret` draws so many random bytes.
 
-    `journal_dir` is where the scheduler of this host keeps its journal.
+    `journal_dir` is where the scheduler of this host keeps its journal. `external_url` is where clusters dial us, and
+    `ca_pem` are certificates that they trust beside their system's.
     """
 
     gate: Gate
@@ -45,6 +46,8 @@ class Desk:
     statistics: Callable[[], RelayStatistics]
     behind_tls: bool = False
     journal_dir: Path | None = None
+    external_url: str = ""
+    ca_pem: str = ""
 
 
 @dataclass(frozen=True)

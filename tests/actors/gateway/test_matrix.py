@@ -12,6 +12,7 @@ from levers9.errors import FORBIDDEN, Refused
 from levers9.model.queues import Queueing
 from levers9.model.routes import Route, allows
 from levers9.model.states import TokenKind
+from levers9.wire.cluster import ClustersStand, JoinCluster, LeaveCluster, ReadClusters, ShareCluster
 from levers9.wire.control import Inspect, Inspected
 from levers9.wire.operating import (
     ChangeQueueing,
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
 STREAMS = {
     Route.STREAM_CLIENT: "/v1/stream?peer=client&workspace=ws-a",
     Route.STREAM_WORKER: "/v1/stream?peer=worker&id=w1",
+    Route.STREAM_AGENT: "/v1/stream?peer=agent&id=w1",
     Route.RELAY: "/v1/relay?gateway=f",
 }
 PLACES = {
@@ -79,6 +81,8 @@ async def test_a_kind_takes_its_routes_and_no_others(stand: Stand, kind: TokenKi
     for question in (ReadPools, CreatePool, DeletePool):
         stand.brain.answers[question] = lambda _: PoolsStand(names=(), pools=(PoolStanding(name="p"),))
     stand.brain.answers[TellWorkers] = lambda _: WorkersTold(states=(("w1", "cordoned"),))
+    for question in (ReadClusters, ShareCluster, LeaveCluster, JoinCluster):
+        stand.brain.answers[question] = lambda _: ClustersStand(clusters=())
     token = await stand.token(kind, subject="w1")
     wrong: list[Route] = []
     with trio.fail_after(20):
