@@ -13,6 +13,9 @@ import trio
 
 from ...errors import LeversError, Refused, StoreUnavailable
 from ...model.ids import Chance
+from ...wire.carriers.proxy import parse_proxy
+from ...wire.carriers.trust import client_context, why_untrusted
+from ...wire.carriers.websocket import check_token_is_safe
 from .logs import LogLine
 from .objects import Owner
 
@@ -81,7 +84,8 @@ class GatewayHttp:
         try:
             answer = await self._client.request(method, path, params=query, content=body)
         except httpx2.HTTPError as error:
-            raise StoreUnavailable(f"{method} {path}: {str(error) or type(error).__name__}") from error
+            why = why_untrusted(error, self._client.base_url.host) or str(error) or type(error).__name__
+            raise StoreUnavailable(f"{method} {path}: {why}") from error
         if answer.is_success:
             return answer.content
         raise _error(answer.status_code, answer.content, f"{method} {path}")
@@ -98,19 +102,34 @@ def _error(status: int, body: bytes, asked: str) -> LeversError:
 
 
 @contextlib.asynccontextmanager
-async def open_http(url: str, token: str, chance: Chance) -> AsyncIterator[GatewayHttp]:
-    """HTTP to the gateway at `url`, while the context lasts."""
+async def open_http(
+    url: str, token: str, chance: Chance, *, ca_pem: str = "", proxy: str = ""
+) -> AsyncIterator[GatewayHttp]:
+    """HTTP to the gateway at `url`, while the context lasts: through `proxy` if there is one, with `ca_pem` trusted.
+
+    Raises `Refused` when the token would travel in the clear.
+    """
     import httpx2
 
+    check_token_is_safe(url, token)
     limits = httpx2.Timeout(ANSWER_WITHIN_S, connect=CONNECT_WITHIN_S, pool=None)
     headers = {"authorization": f"Bearer {token}"}
-    trust = _trust_of(url)
+    trust = _trust_of(url, ca_pem)
+    through = _proxy_of(proxy) if proxy else None
     async with httpx2.AsyncClient(
-        base_url=url, headers=headers, timeout=limits, trust_env=False, verify=trust
+        base_url=url, headers=headers, timeout=limits, trust_env=False, verify=trust, proxy=through
     ) as client:
         yield GatewayHttp(client, chance)
 
 
-def _trust_of(url: str) -> ssl.SSLContext:
-    """The system's roots, or those that SSL_CERT_FILE names; without TLS none are read, which takes 30 ms."""
-    return ssl.create_default_context() if url.startswith("https:") else ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+def _trust_of(url: str, ca_pem: str) -> ssl.SSLContext:
+    """The system's roots and our own; without TLS none are read, which takes 30 ms."""
+    return client_context(ca_pem) if url.startswith("https:") else ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+
+
+def _proxy_of(url: str) -> httpx2.Proxy:
+    import httpx2
+
+    proxy = parse_proxy(url)
+    headers = {"proxy-authorization": proxy.authorization} if proxy.authorization else {}
+    return httpx2.Proxy(f"http://{proxy.shown}", headers=headers)

@@ -317,7 +317,7 @@ class WorkerPolicy:
     def _loaded(self, container_id: str, port: int) -> None:
         held = self.containers[container_id]
         held.move(ContainerEvent.BECAME_READY)
-        held.address = f"{self.identity.host}:{port}" if port else ""
+        held.address = self.identity.address(port) if port else ""
         if held.state is ContainerState.READY:
             ready = scheduling.ContainerReady(container_id=container_id, window=held.window, address=held.address)
             self._telling.send(ready)

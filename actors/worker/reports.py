@@ -20,6 +20,10 @@ class Identity(msgspec.Struct, frozen=True, kw_only=True):
     capacity: Capacity
     host: str = ""  # the address at which other workers reach its containers
 
+    def address(self, port: int) -> str:
+        """`host:port`, as it is written in URLs."""
+        return f"[{self.host}]:{port}" if ":" in self.host else f"{self.host}:{port}"
+
 
 def whole_truth(identity: Identity, containers: Iterable[Held]) -> WorkerReported:
     """The report of a worker: its containers that have not ended."""

@@ -1,7 +1,12 @@
-"""What of the worker's environment the person's code may see: how to find programs and devices, and no secret."""
+"""What of the worker's environment the person's code may see: how to find programs, devices and the way out, no secret.
+
+It is a list of what passes: whatever else a pod is given, tokens, addresses of its cluster's services, stays with the
+worker. A proxy passes where no password is written in it: that is the cluster's, and not the code's.
+"""
 
 from __future__ import annotations
 
+import urllib.parse
 from collections.abc import Mapping
 from typing import Final
 
@@ -12,6 +17,7 @@ _NAMES: Final = frozenset(
     | {"PYTHONPATH", "PYTHONHASHSEED", "LD_LIBRARY_PATH", "SSL_CERT_FILE", "SSL_CERT_DIR", "OMP_NUM_THREADS"}
 )
 _PREFIXES: Final = ("LC_", "CUDA_", "NVIDIA_", "NCCL_")
+_PROXIES: Final = frozenset({"http_proxy", "https_proxy", "all_proxy", "no_proxy"})  # in either case
 
 
 def rank_variables(launch: Launch) -> dict[str, str]:
@@ -28,4 +34,10 @@ def rank_variables(launch: Launch) -> dict[str, str]:
 
 def visible(environ: Mapping[str, str]) -> dict[str, str]:
     """The part of `environ` that containers inherit."""
-    return {name: value for name, value in environ.items() if name in _NAMES or name.startswith(_PREFIXES)}
+    return {name: value for name, value in environ.items() if _passes(name, value)}
+
+
+def _passes(name: str, value: str) -> bool:
+    if name.lower() in _PROXIES:
+        return "@" not in urllib.parse.unquote(value)
+    return name in _NAMES or name.startswith(_PREFIXES)

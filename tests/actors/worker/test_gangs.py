@@ -97,6 +97,21 @@ def test_what_runs_in_a_container_that_makes_room_is_lost_to_preemption() -> Non
         assert (result.end, result.started, result.preempted) == (End.DISCONNECTED, True, preempted)
 
 
+def test_an_ipv6_address_is_written_as_in_urls() -> None:
+    identity = msgspec.structs.replace(a_policy().identity, host="fd00::7")
+    assert identity.address(7001) == "[fd00::7]:7001"
+
+
+def test_a_port_is_free_at_the_address_at_which_the_worker_is_reached() -> None:
+    with socket.socket() as other:
+        other.bind(("127.77.0.1", 0))
+        other.listen()
+        with socket.socket() as listener:
+            listener.bind(("127.77.1.1", free_port("127.77.1.1")))
+            assert listener.getsockname()[0] == "127.77.1.1"
+    assert free_port("203.0.113.7") > 0  # an address of a translation, which this host has not
+
+
 def test_a_free_port_can_be_listened_on() -> None:
     with socket.socket() as listener:
         listener.bind((own_address(), free_port()))

@@ -169,7 +169,8 @@ class Runner:
         environ["LEVERS9_ATTEMPT"] = str(call.attempt)
         if call.rank0:
             environ["LEVERS9_RANK0_ADDRESS"] = call.rank0
-            environ["MASTER_ADDR"], _, environ["MASTER_PORT"] = call.rank0.rpartition(":")
+            host, _, environ["MASTER_PORT"] = call.rank0.rpartition(":")
+            environ["MASTER_ADDR"] = host.strip("[]")  # of an IPv6 address, which libraries take bare
         began = time.monotonic()
         outcome, form, data = self._outcome(function, call)
         ended = time.monotonic()

@@ -11,7 +11,7 @@ import pytest
 import trio
 from levers9_test_worker import MemoryObjects, NotedLogs, a_spec, an_order, worked
 
-from levers9.actors.worker.runtime.cards import card_variables
+from levers9.actors.worker.runtime.cards import card_variables, visible_cards
 from levers9.actors.worker.runtime.process import ProcessRuntime, ProcessSettings
 
 SEES = """
@@ -39,6 +39,45 @@ def test_a_worker_without_cards_says_nothing() -> None:
 def test_a_worker_that_sees_a_part_gives_it_on_by_name() -> None:
     found = card_variables((0, 1), 2, {"CUDA_VISIBLE_DEVICES": "GPU-a, GPU-b"})
     assert (found["CUDA_VISIBLE_DEVICES"], found["LEVERS9_CARDS"]) == ("GPU-a,GPU-b", "0,1")
+
+
+POD = {"NVIDIA_VISIBLE_DEVICES": "GPU-a,GPU-b,GPU-c,GPU-d"}
+
+
+@pytest.mark.parametrize(
+    ("cards", "environment", "seen"),
+    [
+        ((1, 3), POD, ("1,3", "GPU-b,GPU-d", "1,3")),
+        ((0,), POD, ("0", "GPU-a", "0")),
+        ((), POD, ("", "void", "")),
+        ((0, 1, 2, 3), POD, ("0,1,2,3", "GPU-a,GPU-b,GPU-c,GPU-d", "0,1,2,3")),
+        ((1,), {"NVIDIA_VISIBLE_DEVICES": "2,5"}, ("1", "5", "1")),
+        ((1,), {"NVIDIA_VISIBLE_DEVICES": "all"}, ("1", "1", "1")),
+        ((1,), {"NVIDIA_VISIBLE_DEVICES": "void"}, ("1", "1", "1")),
+        ((1,), {"NVIDIA_VISIBLE_DEVICES": ""}, ("1", "1", "1")),
+        ((1,), POD | {"CUDA_VISIBLE_DEVICES": "3,2"}, ("2", "GPU-b", "1")),
+    ],
+)
+def test_in_a_pod_cuda_is_told_numbers_and_the_container_runtime_names(
+    cards: tuple[int, ...], environment: dict[str, str], seen: tuple[str, str, str]
+) -> None:
+    found = card_variables(cards, 4, environment)
+    assert (found["CUDA_VISIBLE_DEVICES"], found["NVIDIA_VISIBLE_DEVICES"], found["LEVERS9_CARDS"]) == seen
+
+
+@pytest.mark.parametrize(
+    ("environment", "count"),
+    [
+        ({}, None),
+        (POD, 4),
+        ({"NVIDIA_VISIBLE_DEVICES": "GPU-a"}, 1),
+        ({"NVIDIA_VISIBLE_DEVICES": "all"}, None),
+        ({"NVIDIA_VISIBLE_DEVICES": "void"}, None),
+        (POD | {"CUDA_VISIBLE_DEVICES": "0,1"}, 2),
+    ],
+)
+def test_cards_are_counted_where_a_list_names_them(environment: dict[str, str], count: int | None) -> None:
+    assert visible_cards(environment) == count
 
 
 @pytest.mark.slow
