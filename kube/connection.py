@@ -26,6 +26,7 @@ ANSWER_WITHIN_S: Final = 60.0  # the API server gives up on a request after as l
 TRIES: Final = 4  # of a request that the server asks to send again later
 CONNECTIONS: Final = 64  # at once; the agent needs a handful, the lab's kubelets more
 KEPT_IDLE_S: Final = 45.0
+CLOSE_WITHIN_S: Final = 2.0
 PROBE_AFTER_S: Final = 20  # of silence: a peer that is gone is noticed within PROBE_AFTER_S + 3 × PROBE_EVERY_S
 PROBE_EVERY_S: Final = 10
 PROBES: Final = 3
@@ -108,8 +109,12 @@ class Connection:
             if not response.is_success:
                 body = await self._whole(request, response)
                 raise error_of(read_status(body, response.status_code), self._named(request))
-            async with aclosing(self._pieces(request, response)) as pieces:
+            pieces = self._pieces(request, response)
+            try:
                 yield pieces
+            finally:
+                with trio.CancelScope(shield=True, deadline=trio.current_time() + CLOSE_WITHIN_S):
+                    await _break_off(response, pieces)
 
     async def aclose(self) -> None:
         """Close every connection."""
@@ -144,7 +149,7 @@ class Connection:
         try:
             yield response
         finally:
-            with trio.CancelScope(shield=True, deadline=trio.current_time() + 2.0):
+            with trio.CancelScope(shield=True, deadline=trio.current_time() + CLOSE_WITHIN_S):
                 await response.aclose()
 
     async def _send(self, request: Request) -> httpx2.Response:
@@ -215,8 +220,16 @@ async def open_connection(endpoint: Endpoint, chance: Chance) -> AsyncIterator[C
     try:
         yield connection
     finally:
-        with trio.CancelScope(shield=True, deadline=trio.current_time() + 2.0):
+        with trio.CancelScope(shield=True, deadline=trio.current_time() + CLOSE_WITHIN_S):
             await connection.aclose()
+
+
+async def _break_off(response: httpx2.Response, pieces: AsyncIterator[bytes]) -> None:
+    """Close an answer that was not read to its end, and let every generator that reads it see that it is closed."""
+    await response.aclose()
+    with contextlib.suppress(KubeUnavailable, httpx2.StreamError):
+        async for _ in pieces:
+            pass
 
 
 def _client(endpoint: Endpoint) -> httpx2.AsyncClient:

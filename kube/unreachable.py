@@ -15,13 +15,13 @@ def sentence(server: str, proxy: str, error: BaseException) -> str:
     """What is wrong between us and `server`, told by the deepest cause that says something."""
     via = f" through the proxy {_without_password(proxy)}" if proxy else ""
     for cause in _causes(error):
-        told = _known(cause)
+        told = _known(cause, bool(proxy))
         if told:
             return f"The API server {server} cannot be reached{via}: {told}"
     return f"The API server {server} cannot be reached{via}: {str(error) or type(error).__name__}."
 
 
-def _known(cause: BaseException) -> str:
+def _known(cause: BaseException, proxied: bool) -> str:
     match cause:
         case ssl.SSLCertVerificationError():
             return _certificate(cause)
@@ -30,6 +30,8 @@ def _known(cause: BaseException) -> str:
         case socket.gaierror():
             return "its name cannot be resolved. Check the name, DNS, and the VPN where there is one."
         case ConnectionRefusedError():
+            if proxied:
+                return "the proxy refuses connections. Check HTTPS_PROXY, NO_PROXY and proxy-url."
             return "it refuses connections. Is the API server running, and is this its port?"
         case ConnectionResetError() | BrokenPipeError():
             return "the connection was cut by the other side."
