@@ -15,10 +15,16 @@ class HoldLack(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class HoldExcluded(msgspec.Struct, frozen=True, kw_only=True):
-    """A node that does not count, and why."""
+    """A node that does not count, and why; without a name, `count` nodes of a pool whose nodes the caller may not know.
+
+    `since_s` is from when that is so, in Unix seconds, 0 where nobody knows.
+    """
 
     node: str
     why: str
+    count: int = 1
+    pool: str = ""
+    since_s: float = 0.0
 
 
 class HoldHolder(msgspec.Struct, frozen=True, kw_only=True):
@@ -84,7 +90,9 @@ def _lack(lack: Lack) -> HoldLack:
 
 
 def _excluded(excluded: Excluded) -> HoldExcluded:
-    return HoldExcluded(node=excluded.node, why=excluded.why)
+    return HoldExcluded(
+        node=excluded.node, why=excluded.why, count=excluded.count, pool=excluded.pool, since_s=excluded.since_s
+    )
 
 
 def _holder(holder: Holder) -> HoldHolder:

@@ -54,8 +54,12 @@ class Traits(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class NodeOffer(msgspec.Struct, frozen=True, kw_only=True):
-    """A named node on which a pool could start a worker of this size, or why it does not."""
+    """A named node on which a pool could start a worker of this size, or why it does not.
+
+    `since_s` is from when that state counts, Unix seconds: of a stale node, when its last report came. 0: nobody said.
+    """
 
     capacity: Capacity
     traits: Traits
     state: NodeState = NodeState.READY
+    since_s: float = 0.0

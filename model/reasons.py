@@ -24,6 +24,8 @@ class HoldKind(enum.StrEnum):
     QUEUE_HELD = "queue held"  # the quota admits nothing new
     LEADER = "leader"  # a new leader waits for workers to report
     NO_POOL = "no pool"
+    CLUSTER = "cluster"  # the pool's cluster: it is away, or workers that were ordered do not start there
+    UNREPORTED = "unreported"  # a cluster that would have such nodes has never said what they are
 
 
 class Lack(msgspec.Struct, frozen=True, array_like=True):
@@ -34,10 +36,16 @@ class Lack(msgspec.Struct, frozen=True, array_like=True):
 
 
 class Excluded(msgspec.Struct, frozen=True, array_like=True):
-    """A node that does not count, and why: "cordoned", "silent", "reserved"."""
+    """A node that does not count, and why: "cordoned", "silent", "reserved", or as its pool sees it.
+
+    Without a name it stands for `count` nodes of a pool whose nodes the asker may not know.
+    """
 
     node: str
     why: str
+    count: int = 1
+    pool: str = ""
+    since_s: float = 0.0  # Unix seconds from which that is so: of a stale node its last report; 0: nobody knows
 
 
 class Holder(msgspec.Struct, frozen=True, array_like=True):

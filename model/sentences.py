@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
 from typing import Final
 
+from .nodes import NodeState
 from .reasons import Excluded, Holder, HoldKind, Lack, Reason
 
 _DAY_S: Final = 86_400.0
@@ -18,15 +19,16 @@ def sentence(reason: Reason, now_s: float = 0.0) -> str:
 
 
 def _parts(reason: Reason, now_s: float) -> Iterator[str]:
-    yield _WORDS[reason.kind](reason)
+    with_time = _WORDS_AT.get(reason.kind)
+    yield _WORDS[reason.kind](reason) if with_time is None else with_time(reason, now_s)
     yield _held_by(reason, now_s)
     yield _place(reason.ahead)
 
 
-def _room(reason: Reason) -> str:
+def _room(reason: Reason, now_s: float) -> str:
     words = f"{_fitting(reason)} room" if reason.fits < reason.wanted else "No worker has room for it"
     needed = f": {_needed(reason)}" if reason.lacks else ""
-    return f"{words}{_in_pool(reason)}{needed}{_shut(reason.excluded)}."
+    return f"{words}{_in_pool(reason)}{needed}{_shut(reason.excluded, now_s)}."
 
 
 def _fitting(reason: Reason) -> str:
@@ -53,13 +55,13 @@ def _concurrency(reason: Reason) -> str:
     return f"Its workspace may have {limit} at a time{more}."
 
 
-def _topology(reason: Reason) -> str:
+def _topology(reason: Reason, now_s: float) -> str:
     if reason.detail:
         return _ended(reason.detail)
     fit = f"only {reason.fits} of {reason.wanted} fit" if reason.fits else f"none of {reason.wanted} fits"
     more = f"; {_needed(reason)} there" if reason.lacks else ""
     named = f"Topology {reason.topology}: " if reason.topology else ""
-    words = f"{named}{fit} in one {reason.level or 'domain'}{_shut(reason.excluded)}{more}."
+    words = f"{named}{fit} in one {reason.level or 'domain'}{_shut(reason.excluded, now_s)}{more}."
     return words[0].upper() + words[1:]
 
 
@@ -69,8 +71,9 @@ def _gang(reason: Reason) -> str:
     return f"Its workers are starting{_in_pool(reason)}: {reason.fits} of {reason.wanted} containers have theirs."
 
 
-def _reserved(reason: Reason) -> str:
-    return f"The room that it needs is kept for a gang that waits longer{_in_pool(reason)}{_shut(reason.excluded)}."
+def _reserved(reason: Reason, now_s: float) -> str:
+    shut = _shut(reason.excluded, now_s)
+    return f"The room that it needs is kept for a gang that waits longer{_in_pool(reason)}{shut}."
 
 
 def _guard(reason: Reason) -> str:
@@ -103,17 +106,33 @@ def _leader(_: Reason) -> str:
 
 def _no_pool(reason: Reason) -> str:
     named = f"Pool {reason.pool} is not there" if reason.pool else "No pool that would take it is there"
-    return f"{named}. Add one with `levers9 pool create`, or wait until it is back."
+    return f"{named}. Add one with `levers9 pool create` or `levers9 cluster join`, or wait until it is back."
+
+
+def _unreported(reason: Reason) -> str:
+    return (
+        f"Nothing is known yet of the nodes of cluster {reason.pool}: its agent has never reported. "
+        f"`levers9 cluster list` says where it stands."
+    )
+
+
+_WORDS_AT: Final[dict[HoldKind, Callable[[Reason, float], str]]] = {
+    HoldKind.ROOM: _room,
+    HoldKind.TOPOLOGY: _topology,
+    HoldKind.RESERVED: _reserved,
+}
+
+
+def _cluster(reason: Reason) -> str:
+    told = _by_pool(reason) or f"The cluster of pool {reason.pool} is away."
+    return f"{told} `levers9 cluster list` says how it stands."
 
 
 _WORDS: Final[dict[HoldKind, Callable[[Reason], str]]] = {
-    HoldKind.ROOM: _room,
     HoldKind.STARTING: _starting,
     HoldKind.QUOTA: _quota,
     HoldKind.CONCURRENCY: _concurrency,
-    HoldKind.TOPOLOGY: _topology,
     HoldKind.GANG: _gang,
-    HoldKind.RESERVED: _reserved,
     HoldKind.GUARD: _guard,
     HoldKind.MAXIMUM: _maximum,
     HoldKind.BACK_OFF: _back_off,
@@ -121,6 +140,8 @@ _WORDS: Final[dict[HoldKind, Callable[[Reason], str]]] = {
     HoldKind.QUEUE_HELD: _queue_held,
     HoldKind.LEADER: _leader,
     HoldKind.NO_POOL: _no_pool,
+    HoldKind.CLUSTER: _cluster,
+    HoldKind.UNREPORTED: _unreported,
 }
 
 
@@ -157,14 +178,48 @@ def _quantity(lack: Lack, more: str) -> str:
     return f"{lack.amount / 1000:g} {more}{lack.resource}"
 
 
-def _shut(excluded: tuple[Excluded, ...]) -> str:
+def _shut(excluded: tuple[Excluded, ...], now_s: float) -> str:
     """Nodes that would help, by what is the matter with them."""
-    whys = dict.fromkeys(each.why for each in excluded)
+    whys = dict.fromkeys((each.why, each.pool if each.why == NodeState.STALE else "") for each in excluded)
     parts = []
-    for why in whys:
-        names = [each.node for each in excluded if each.why == why]
-        parts.append(f"{_listed(names)} {'is' if len(names) == 1 else 'are'} {why}")
+    for why, pool in whys:
+        alike = [each for each in excluded if each.why == why and pool in ("", each.pool)]
+        parts.append(_matter(why, alike, now_s))
     return f"; {_listed(parts)}" if parts else ""
+
+
+def _matter(why: str, alike: list[Excluded], now_s: float) -> str:
+    if why == NodeState.STALE:
+        return _stale(alike, now_s)
+    if why == NodeState.FULL:
+        return f"others have all cards of {_nodes(alike)}"
+    return f"{_nodes(alike)} {'is' if sum(each.count for each in alike) == 1 else 'are'} {why}"
+
+
+def _nodes(alike: list[Excluded]) -> str:
+    """Those with a name by it, the others by how many they are."""
+    named = [each.node for each in alike if each.node]
+    counted = [_counted(each) for each in alike if not each.node]
+    return _listed([*named, *counted])
+
+
+def _counted(nameless: Excluded) -> str:
+    return f"{nameless.count} {plural('node', nameless.count)} of {nameless.pool}"
+
+
+def _stale(alike: list[Excluded], now_s: float) -> str:
+    """A cluster reports all of its nodes at once."""
+    whose = f"cluster {alike[0].pool}" if alike[0].pool else _nodes(alike)
+    since_s = min(each.since_s for each in alike)
+    if not since_s or now_s <= since_s:
+        return f"the last report of {whose} is too old"
+    return f"the last report of {whose} is {_age(now_s - since_s)} old"
+
+
+def _age(age_s: float) -> str:
+    if age_s < 120:
+        return f"{age_s:.0f} s"
+    return f"{age_s / 60:.0f} min" if age_s < 7200 else f"{age_s / 3600:.0f} h"
 
 
 def _held_by(reason: Reason, now_s: float) -> str:

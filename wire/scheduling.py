@@ -53,11 +53,14 @@ class ContainerAvailable(Message, frozen=True, kw_only=True):
 
 
 class YieldContainers(Message, frozen=True, kw_only=True):
-    """Their workspace is over its share and others wait: let them finish the calls they have, then release them."""
+    """Let these finish the calls they have, then release them: their workspace is over its share, or their pool is not
+    for it any more.
+    """
 
     sender: ClassVar[str] = "scheduler"
     receiver: ClassVar[str] = "tasks"
     container_ids: tuple[str, ...]
+    why: str = "its workspace is over its share"
 
 
 class ContainerGone(Message, frozen=True, kw_only=True):
@@ -286,6 +289,8 @@ class PoolDeclared(Message, frozen=True, kw_only=True):
     min_free: Amount = NOTHING  # an idle worker without which less would be free stays
     idle_s: float = IDLE_WORKER_S
     owner: str = ""  # a workspace: others are not told the names of its nodes
+    known_as: str = ""  # what its owner calls it: its cluster's name; "" where that is the pool's own
+    gpu_type: str = ""  # the cards that its nodes are said to have, while none is known
 
 
 class PoolRetired(Message, frozen=True, kw_only=True):

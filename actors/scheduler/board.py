@@ -26,7 +26,7 @@ class Board:
         self.queues = Queues()
         self.tenants = Tenants(self.fleet)
         self.finder = Finder(self.fleet, self.topologies)
-        self.reservations = Reservations(self.topologies, self.tenants.ends_by_s)
+        self.reservations = Reservations(self.topologies, self.tenants.ends_by_s, self.fleet.asked)
         self.promises = Promises(self.fleet, self.tenants, self.finder, self.queues, self.reservations)
         self.queueing = queueing
         self.places_from_s = 0.0
@@ -39,4 +39,9 @@ class Board:
     def wake_by(self, node: Node) -> None:
         """Room came, or was freed: whoever may fit there now is looked at again."""
         if node.standing in (Standing.OPEN, Standing.COMING):
-            self.queues.wake_room(node.fits)
+            self.queues.wake_room(*node.takers())
+
+    def would_help(self, request_id: str, workspace: str) -> bool:
+        """Whether what a request holds is where this workspace may run anything."""
+        known = (self.fleet.nodes.get(node_id) for node_id in self.tenants.by_request[request_id].nodes)
+        return any(node is not None and self.fleet.takes(node, workspace) for node in known)

@@ -7,6 +7,8 @@ zero: what a worker lost while it was in use counts as there until its container
 from __future__ import annotations
 
 import enum
+from collections.abc import Callable
+from functools import lru_cache
 from typing import Final
 
 import msgspec
@@ -26,16 +28,34 @@ class Standing(enum.StrEnum):
     CLOSED = "closed"  # silent, cordoned, draining: what runs there stays
 
 
+class OfSpace(Shape, frozen=True, kw_only=True):
+    """A shape, and whose it is: asked of nodes that take the work of one workspace only, and of no others."""
+
+    workspace: str
+
+
+@lru_cache(maxsize=4096)
+def of_space(shape: Shape, workspace: str) -> Shape:
+    """The same shape, asked for by this workspace."""
+    return OfSpace(**{name: getattr(shape, name) for name in Shape.__struct_fields__}, workspace=workspace)
+
+
 class NodeKind(msgspec.Struct, frozen=True, kw_only=True):
     """What nodes of one make have in common: whether a shape could ever be placed there depends on this alone."""
 
     pool: str
     capacity: Capacity
-    traits: Traits  # of which `node` is ""
+    traits: Traits  # of which `node` is "", and `serves`, too, unless it is another one than its pool's
 
     def allows(self, shape: Shape) -> bool:
         """Whether an empty node of this kind would take a container of this shape."""
-        return shape.pool in ("", self.pool) and self.traits.allows(shape) and self.capacity.fits(shape)
+        return shape.pool in ("", self.pool) and self.admits(shape) and self.capacity.fits(shape)
+
+    def admits(self, shape: Shape) -> bool:
+        """As `allows`, whatever its size: who does not say for whom it asks gets no node that takes one's work only."""
+        serves = self.traits.serves
+        theirs = not serves or (isinstance(shape, OfSpace) and shape.workspace == serves)
+        return theirs and self.traits.allows(shape)
 
 
 class Use(msgspec.Struct, frozen=True, kw_only=True):
@@ -62,6 +82,8 @@ class Node(msgspec.Struct, kw_only=True):
     name: str = ""
     standing: Standing = Standing.OPEN
     why_closed: str = ""  # "cordoned", say
+    since_s: float = 0.0  # from when that is known, Unix seconds; 0: nobody said
+    serves: str = ""  # the one workspace for which its worker's own token is good
     worker_standing: Standing = Standing.OPEN  # by the worker's own word; its node may be closed all the same
     worker_why: str = ""
     cpu_milli: int  # free
@@ -77,10 +99,15 @@ class Node(msgspec.Struct, kw_only=True):
         return (
             shape.cpu_milli <= self.cpu_milli
             and shape.memory_mib <= self.memory_mib
-            and self.kind.traits.allows(shape)
+            and self.kind.admits(shape)
             and shape.pool in ("", self.kind.pool)
             and (not shape.gpu_count or self._has_cards(shape))
         )
+
+    def takers(self) -> tuple[Callable[[Shape], bool], str]:
+        """Who could use what is free here: `fits`, and the one workspace for which it stands, "" for any."""
+        serves = self.kind.traits.serves
+        return ((lambda shape: self.fits(of_space(shape, serves))) if serves else self.fits), serves
 
     def _has_cards(self, shape: Shape) -> bool:
         if not shape.takes_type(self.kind.capacity.gpu_type):
@@ -161,6 +188,13 @@ class Node(msgspec.Struct, kw_only=True):
         """Its node has these labels now: its domain was split, say."""
         self.kind = msgspec.structs.replace(self.kind, traits=msgspec.structs.replace(self.kind.traits, labels=labels))
 
+    def set_apart(self, pool_serves: str) -> None:
+        """Its pool serves this workspace now, "" for any; a node whose own token is good for less is of its own kind."""
+        serves = "" if self.serves == pool_serves else self.serves
+        if self.kind.traits.serves != serves:
+            traits = msgspec.structs.replace(self.kind.traits, serves=serves)
+            self.kind = msgspec.structs.replace(self.kind, traits=traits)
+
     def _count_cards(self) -> None:
         """Nobody but the driver knows which cards are lost: idle ones are taken for them, with the highest numbers."""
         in_use = [0] * len(self.free_cards)
@@ -213,6 +247,7 @@ def new_node(
         name=traits.node or node_id,
         standing=standing,
         why_closed=why_closed,
+        serves=traits.serves,
         cpu_milli=capacity.cpu_milli,
         memory_mib=capacity.memory_mib,
         free_cards=[CARD_MILLI] * capacity.gpu_count,

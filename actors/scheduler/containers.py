@@ -15,6 +15,7 @@ from .deciding import Deciding
 from .group import Group
 from .ledger import Host, Ledger, Room
 
+WITHDRAWN: Final = "its pool takes the work of another workspace only, from now on"
 PREEMPTED: Final = "preempted: "  # as a row begins to say why it stops, so that a new leader knows it, too
 
 
@@ -150,6 +151,15 @@ class Containers:
             created_at_s=now_s,
             subject=room.container_id,
         )
+
+    def withdraw(self, pool: str) -> None:
+        """What runs in a pool that takes its workspace's work no more finishes its calls, and gets no new one."""
+        serves = self._ledger.pools[pool].serves
+        rooms = (room for host in self._ledger.hosts.values() if host.pool == pool for room in host.rooms.values())
+        stays = (ContainerState.PLACED, ContainerState.READY)
+        names = [room.container_id for room in rooms if room.workspace_id != serves and room.state in stays]
+        if serves and names:
+            self._group.send("tasks", scheduling.YieldContainers(container_ids=tuple(names), why=WITHDRAWN))
 
     def preempt(self, room: Room, why: str) -> None:
         """Stop a container so that another request has its room: the calls that it has use no retry."""

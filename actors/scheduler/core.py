@@ -103,13 +103,15 @@ class Core(Board):
     def _take_pool(self, event: Event) -> None:
         match event:
             case events.PoolSet():
-                self.fleet.set_pool(event)
+                self._nodes_changed = True  # whom it serves decides about promises, too
+                for node in self.fleet.set_pool(event):
+                    self.tenants.changes(node)
             case events.PoolDropped(pool=name):
                 self.fleet.drop_pool(name)
             case events.PoolHolds(pool=name, reason=reason, request_id=request_id):
                 if not self._hold_pool(name, reason, request_id):
                     return
-        self.queues.set_apart(frozenset(pool.serves for pool in self.fleet.pools.values() if pool.serves))
+        self.queues.set_apart(self.fleet.apart)
         self.queues.set_total(self.fleet.total)
         self.queues.wake_all()
 
@@ -136,6 +138,7 @@ class Core(Board):
             case events.NodesOffered():
                 self.fleet.offer(event)
                 self.queues.wake_all()
+        self.queues.set_apart(self.fleet.apart)
         self.queues.set_total(self.fleet.total)
 
     # Time
@@ -143,7 +146,7 @@ class Core(Board):
     def _tick(self) -> list[Decision]:
         self.holding.tell_again(self.now_s)
         decisions: list[Decision] = []
-        for request_id in self.queues.yields(self.now_s):
+        for request_id in self.queues.yields(self.now_s, self.would_help):
             members = self.tenants.by_request[request_id].members
             decisions += [events.Yielded(member=member) for member in members if member]
         self.admitting.reserve()

@@ -63,6 +63,9 @@ class PoolSet(Event, frozen=True, kw_only=True):
     placement: str = ""  # "" is the default policy
     max_workers: int = 0  # 0: nobody knows
     rank: int = 0  # pools are asked in this order, then by name
+    owner: str = ""  # the workspace whose own machines it has: others are not told their names
+    known_as: str = ""  # what its owner calls it, "" where that is its name
+    gpu_type: str = ""  # that its nodes are said to have, while none is known
 
 
 class PoolDropped(Event, frozen=True, kw_only=True):

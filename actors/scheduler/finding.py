@@ -10,7 +10,7 @@ import msgspec
 from ...model.gangs import TopologyMode
 from ...model.reasons import HoldKind, Reason
 from ...model.resources import Shape
-from .capacity import Standing, new_node
+from .capacity import Standing
 from .events import Request
 from .fleet import NOWHERE, Fleet, Pool, in_pool
 from .live import Lacking, Live
@@ -100,8 +100,9 @@ class Finder:
             pools = self._fleet.eligible(request.workspace, shape.pool)
             for pool in self._in_turn(pools, request, gave_back) if Standing.OFFERED in standings else pools:
                 narrowed = in_pool(shape, pool.name)
+                asked = pool.asked(narrowed, request.workspace)
                 answer = self._topologies.assign(
-                    len(request.members), narrowed, request.together, standings, without, explained=standings == _OPEN
+                    len(request.members), asked, request.together, standings, without, explained=standings == _OPEN
                 )
                 if isinstance(answer, Assignment):
                     return Found(flavor=flavor, shape=narrowed, nodes=answer.nodes, pool=pool.name)
@@ -126,8 +127,9 @@ class Finder:
         """Room on what there is, and on so many further workers of a pool whose workers have no named nodes."""
         if pool.size is None or not self._near_enough(request, pool):
             return None
-        nodes = [*self._topologies.as_many(len(request.members), shape, _COMING, without)]
-        each = new_node("", pool.name, pool.size, pool.traits).count(shape)
+        asked = pool.asked(shape, request.workspace)
+        nodes = [*self._topologies.as_many(len(request.members), asked, _COMING, without)]
+        each = pool.room_of_one_more(shape, request.workspace)
         missing = len(request.members) - len(nodes)
         if not each:
             return None
@@ -148,7 +150,10 @@ class Finder:
     ) -> tuple[str, ...] | Reason:
         """Open nodes for all lost members, near the others as their gang asked for it; or why there are none."""
         together, nodes = live.request.together, tuple(live.nodes)
-        return self._topologies.replace(nodes, live.shape, together, standings, NOWHERE, ranks)
+        shape = self._fleet.asked(live.request.workspace, live.shape)
+        if shape is None:
+            return Reason(kind=HoldKind.NO_POOL)
+        return self._topologies.replace(nodes, shape, together, standings, NOWHERE, ranks)
 
     def lacking(self, live: Live, ranks: tuple[int, ...], why: Reason) -> Lacking:
         """What would give lost members room for which no node is open: first workers that are on their way."""
@@ -162,5 +167,10 @@ class Finder:
         if not isinstance(offered, Reason):
             return msgspec.structs.replace(lacking, nodes=offered)
         pool = self._fleet.pools.get(shape.pool)
-        able = pool is not None and pool.size is not None and self._near_enough(live.request, pool)
+        able = pool is not None and self._starts(live, pool)
         return msgspec.structs.replace(lacking, count=len(ranks) if able else 0)
+
+    def _starts(self, live: Live, pool: Pool) -> bool:
+        """Whether further workers of a pool would do, of which it has any number that are alike."""
+        serves = pool.serves in ("", live.request.workspace)
+        return pool.size is not None and serves and self._near_enough(live.request, pool)

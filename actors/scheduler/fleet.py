@@ -11,7 +11,7 @@ import msgspec
 from ...model.nodes import NodeOffer, NodeState, Traits
 from ...model.reasons import Reason
 from ...model.resources import Amount, Capacity, Shape
-from .capacity import Node, Standing, Use, new_node
+from .capacity import Node, Standing, Use, new_node, of_space
 from .events import NodeSet, NodesOffered, PoolSet
 from .placement import Placement, Spot
 
@@ -46,6 +46,11 @@ class Pool(msgspec.Struct, kw_only=True):
     workers: int = 0  # that it has, those on their way included
     max_workers: int = 0  # 0: nobody knows
     declared: bool = True  # else only its workers are known, and nobody knows yet whom it serves
+    owner: str = ""
+    known_as: str = ""
+    gpu_type: str = ""
+    reported: bool = False  # whether it ever said what its nodes are
+    apart: dict[str, dict[str, None]] = msgspec.field(default_factory=dict)  # nodes that take this one's work only
 
     @property
     def orders(self) -> bool:
@@ -57,13 +62,48 @@ class Pool(msgspec.Struct, kw_only=True):
         """Whether it has all the workers that it may have."""
         return 0 < self.max_workers <= self.workers
 
-    def could_start(self, shape: Shape) -> bool:
-        """Whether a worker that it may still start would have room for this shape."""
+    def could_start(self, shape: Shape, workspace: str) -> bool:
+        """Whether a worker that it may still start would have room for this shape, asked for by this workspace."""
         if shape.pool not in ("", self.name):
             return False
-        if self.size is not None and self.size.fits(shape) and self.traits.allows(shape):
+        if self.room_of_one_more(shape, workspace):
             return True
+        shape = self.asked(shape, workspace)
         return any(node.standing is Standing.OFFERED and node.fits(shape) for node in self.nodes.values())
+
+    def room_of_one_more(self, shape: Shape, workspace: str) -> int:
+        """How many containers of this shape one more worker takes, where they are all alike and have no named nodes."""
+        if self.size is None or self.traits.serves not in ("", self.serves, workspace):
+            return 0
+        return new_node("", self.name, self.size, msgspec.structs.replace(self.traits, serves="")).count(shape)
+
+    def asked(self, shape: Shape, workspace: str) -> Shape:
+        """The shape as its nodes are asked for it: they hear for whom where some take that one's work only."""
+        return of_space(shape, workspace) if workspace in self.apart else shape
+
+    @property
+    def unknown(self) -> bool:
+        """Whether nothing is known of its nodes yet, although it has some."""
+        return not self.reported and self.size is None and bool(self.owner or self.gpu_type)
+
+    def set_apart(self, node: Node) -> bool:
+        """Know whether a node takes one workspace's work only; returns whether that changes who stands apart."""
+        serves = node.kind.traits.serves
+        if serves:
+            fresh = serves not in self.apart
+            self.apart.setdefault(serves, {})[node.node_id] = None
+            return fresh
+        return False
+
+    def join(self, node: Node) -> bool:
+        """A node is no more, or is of another kind; returns whether that changes who stands apart."""
+        serves = node.kind.traits.serves
+        nodes = self.apart.get(serves, {})
+        nodes.pop(node.node_id, None)
+        if serves in self.apart and not nodes:
+            del self.apart[serves]
+            return True
+        return False
 
 
 @lru_cache(maxsize=4096)
@@ -92,12 +132,13 @@ class Fleet:
         self._watcher = watcher
         self.coming: dict[str, Node] = {}  # workers that were ordered and have not reported
         self._eligible: dict[tuple[str, str], list[Pool]] = {}
+        self._apart: frozenset[str] | None = NOWHERE
         self._total = Amount()
 
     # Pools
 
-    def set_pool(self, event: PoolSet) -> None:
-        """A pool as it is configured; another policy ranks its open nodes anew."""
+    def set_pool(self, event: PoolSet) -> tuple[Node, ...]:
+        """A pool as it is configured; another policy ranks its open nodes anew. Returns nodes of another kind now."""
         pool = self.pools.get(event.pool)
         if pool is None:
             pool = Pool(name=event.pool, placement=self._new_placement(event.placement), policy=event.placement)
@@ -107,13 +148,29 @@ class Fleet:
                 self._rank(pool, node)
         pool.size, pool.traits, pool.serves, pool.rank = event.size, event.traits, event.serves, event.rank
         pool.max_workers, pool.declared = event.max_workers, True
+        pool.owner, pool.known_as, pool.gpu_type = event.owner, event.known_as, event.gpu_type
         self.pools[event.pool] = pool
         self._eligible.clear()
+        self._apart = None
+        return tuple(self._set_apart(pool))
+
+    def _set_apart(self, pool: Pool) -> Iterator[Node]:
+        for node in pool.nodes.values():
+            if node.serves:
+                before = node.kind
+                pool.join(node)
+                node.set_apart(pool.serves)
+                if node.kind is not before:
+                    self._put(pool, node)
+                    yield node
+                else:
+                    pool.set_apart(node)
 
     def drop_pool(self, name: str) -> None:
         """A pool is no more, nor are its nodes."""
         pool = self.pools.pop(name, None)
         self._eligible.clear()
+        self._apart = None
         for node in () if pool is None else tuple(pool.nodes.values()):
             if not self.is_offer(node):
                 self._total = self._total.less(_size(node.kind.capacity))
@@ -135,7 +192,7 @@ class Fleet:
     # Nodes
 
     def offer(self, event: NodesOffered) -> None:
-        """All named nodes of a pool. A node with a worker keeps it, and is closed while its offer is not ready."""
+        """All named nodes of a pool. A node with a worker keeps it, and is closed while its offer closes workers."""
         pool = self.pools.get(event.pool)
         if pool is None or not pool.declared:
             return
@@ -143,7 +200,8 @@ class Fleet:
         for name in pool.offers:
             if name not in offers:
                 self._drop_offered(pool, name)
-        pool.offers = offers
+        gone = [name for name, offer in pool.offers.items() if name not in offers and offer.state.closes_worker]
+        pool.offers, pool.reported = offers, True
         working = {node.name: node for node in pool.nodes.values() if node.standing is not Standing.OFFERED}
         for name, offer in offers.items():
             node = working.get(name)
@@ -152,13 +210,19 @@ class Fleet:
             else:
                 self._relabel(node, offer.traits)
                 self._stand(pool, node, node.worker_standing, node.worker_why)
+        for node in [working[name] for name in gone if name in working]:
+            self._stand(pool, node, node.worker_standing, node.worker_why)
 
     def _put_offered(self, pool: Pool, offer: NodeOffer) -> None:
         name = offer.traits.node
         ready = offer.state is NodeState.READY
         standing = Standing.OFFERED if ready else Standing.CLOSED
         why = "" if ready else offer.state.value
-        self._put(pool, new_node(offered_id(pool.name, name), pool.name, offer.capacity, offer.traits, standing, why))
+        node = new_node(offered_id(pool.name, name), pool.name, offer.capacity, offer.traits, standing, why)
+        node.since_s = offer.since_s
+        node.set_apart(pool.serves)
+        self._drop_offered(pool, name)
+        self._put(pool, node)
 
     def _drop_offered(self, pool: Pool, name: str) -> None:
         node = pool.nodes.get(offered_id(pool.name, name))
@@ -175,6 +239,7 @@ class Fleet:
         node = self.nodes.get(event.node_id)
         if node is None:
             node = new_node(event.node_id, event.pool, event.capacity, event.traits)
+            node.set_apart(pool.serves)
             if event.traits.node:
                 self._drop_offered(pool, event.traits.node)
             self._total = self._total.plus(node.free)
@@ -197,9 +262,10 @@ class Fleet:
         """A worker's own standing, unless its node itself may not be used."""
         node.worker_standing, node.worker_why = standing, why
         offer = pool.offers.get(node.name)
-        if offer is not None and offer.state is not NodeState.READY and standing is Standing.OPEN:
-            standing, why = Standing.CLOSED, offer.state.value
-        node.standing, node.why_closed = standing, why
+        since_s = 0.0
+        if offer is not None and offer.state.closes_worker and standing is Standing.OPEN:
+            standing, why, since_s = Standing.CLOSED, offer.state.value, offer.since_s
+        node.standing, node.why_closed, node.since_s = standing, why, since_s
         self._put(pool, node)
 
     def drop_node(self, node_id: str) -> Node | None:
@@ -215,6 +281,8 @@ class Fleet:
         return node
 
     def _put(self, pool: Pool, node: Node) -> None:
+        if pool.set_apart(node):
+            self._apart = None
         self.nodes[node.node_id] = pool.nodes[node.node_id] = node
         self._rank(pool, node)
 
@@ -235,6 +303,8 @@ class Fleet:
         self._watcher.drop(node.node_id)
         pool = self.pools.get(node.kind.pool)
         if pool is not None:
+            if pool.join(node):
+                self._apart = None
             pool.workers -= not self.is_offer(node)
             pool.nodes.pop(node.node_id, None)
             pool.placement.drop(node.node_id)
@@ -266,11 +336,11 @@ class Fleet:
         """
         pools = self.eligible(workspace, shape.pool)
         if len(pools) == 1:
-            return pools[0].placement.choose(shape, without)
+            return pools[0].placement.choose(pools[0].asked(shape, workspace), without)
         best: Spot | None = None
         best_rank: tuple[int, int] | None = None
         for place, pool in enumerate(pools):
-            spot = pool.placement.choose(shape, without)
+            spot = pool.placement.choose(pool.asked(shape, workspace), without)
             if spot is None:
                 continue
             rank = (self._waste(shape, spot), place)
@@ -306,10 +376,33 @@ class Fleet:
             if name in self.pools:
                 self.pools[name].placement.recall(memory)
 
-    def serving(self, workspace: str, wanted: str) -> Iterator[Node]:
-        """All nodes of pools that serve a workspace."""
-        for pool in self.eligible(workspace, wanted):
-            yield from pool.nodes.values()
+    def serving(self, workspace: str, shape: Shape) -> Iterator[tuple[Node, Shape]]:
+        """All nodes of pools that serve a workspace, each with the shape as it is asked for it."""
+        for pool in self.eligible(workspace, shape.pool):
+            asked = pool.asked(shape, workspace)
+            for node in pool.nodes.values():
+                yield node, asked
+
+    def asked(self, workspace: str, shape: Shape) -> Shape | None:
+        """The shape as the nodes of its pool are asked for it; None where that does not serve this workspace."""
+        pool = self.pools.get(shape.pool)
+        if pool is None or not pool.declared or pool.serves not in ("", workspace):
+            return None
+        return pool.asked(shape, workspace)
+
+    def takes(self, node: Node, workspace: str) -> bool:
+        """Whether anything of a workspace may run on a node."""
+        pool = self.pools.get(node.kind.pool)
+        usable = pool is not None and pool.declared and pool.serves in ("", workspace)
+        return usable and node.kind.traits.serves in ("", workspace)
+
+    @property
+    def apart(self) -> frozenset[str]:
+        """Workspaces that may have room where others have none."""
+        if self._apart is None:
+            pools = self.pools.values()
+            self._apart = frozenset(name for pool in pools for name in (pool.serves, *pool.apart) if name)
+        return self._apart
 
 
 def _size(capacity: Capacity) -> Amount:

@@ -24,6 +24,7 @@ class _Kind(NamedTuple):
     pool: str
     gpu_type: str
     cards: bool
+    serves: str  # whose work alone its node takes, where its pool takes others' as well
 
 
 class _Part(NamedTuple):
@@ -143,7 +144,9 @@ class Holders:
         return {
             kind: None
             for kind in self._spaces
-            if kind.pool in pools and (not shape.gpu_count or (kind.cards and shape.takes_type(kind.gpu_type)))
+            if kind.pool in pools
+            and kind.serves in ("", request.workspace)
+            and (not shape.gpu_count or (kind.cards and shape.takes_type(kind.gpu_type)))
         }
 
     def _lenders(self, name: str) -> tuple[str, ...]:
@@ -196,6 +199,7 @@ class Holders:
             pool=node.kind.pool if node is not None else live.shape.pool,
             gpu_type=node.kind.capacity.gpu_type if node is not None else "",
             cards=live.shape.gpu_count > 0,
+            serves=node.kind.traits.serves if node is not None else "",
         )
         frees_by_s = live.since_s + request.limit_s if request.limit_s and not live.promised else 0.0
         gpu_milli = count * live.shape.gpu_total_milli

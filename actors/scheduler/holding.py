@@ -12,6 +12,7 @@ from ...model.reasons import HoldKind, Reason
 from ...model.resources import Shape
 from .board import Board
 from .capacity import Standing
+from .discretion import Discretion
 from .events import Decision, Held, Request
 from .finding import Fits
 from .holders import Holders
@@ -49,6 +50,7 @@ class Holding:
         self._again_at_s = 0.0
         self.holders = Holders(board)
         self._rooms = Roomless(board)
+        self._discretion = Discretion(board.fleet)
 
     def hold(self, request: Request, why: Reason | None, fits: Fits, stopping: bool) -> None:
         """A request was looked at, and must wait. `why` is None where there is just no room."""
@@ -103,7 +105,8 @@ class Holding:
         lacking = self._board.lacking.values()
         wishes, starting = self._wants.tell(self._roomless(), self._board.promises.live.values(), lacking)
         decisions += wishes
-        for group, reasons in self._reasons(starting):
+        for group, workspace, told in self._reasons(starting):
+            reasons = self._discretion.told(told, workspace)
             if self._told.get(group) != reasons:
                 decisions.append(self._say(group, reasons))
         return decisions
@@ -126,20 +129,21 @@ class Holding:
 
     # Reasons
 
-    def _reasons(self, starting: set[str]) -> Iterator[tuple[str, tuple[Reason, ...]]]:
+    def _reasons(self, starting: set[str]) -> Iterator[tuple[str, str, tuple[Reason, ...]]]:
+        """By group: whose it is, and why it waits."""
         for group, parked in self._next_to_explain():
-            yield group, self._reasons_of(parked, group in starting)
+            yield group, parked.request.workspace, self._reasons_of(parked, group in starting)
         for live in self._board.promises.live.values():
             held = self._pool_holds(live.request, live.shape)
             of = len(live.members)
             have = of - sum(not self._is_open(node_id) for node_id in live.nodes)
             reason = Reason(kind=HoldKind.GANG, fits=have, wanted=of, pool=live.pool)
             if live.request.group not in self._parked:
-                yield live.request.group, (reason, *held)
+                yield live.request.group, live.request.workspace, (reason, *held)
         promised = {live.request.group for live in self._board.promises.live.values()}
         for group, lacking in self._first_lacking().items():
             if group not in self._parked and group not in promised:
-                yield group, self._with_holds(lacking.request, lacking.shape, lacking.why)
+                yield group, lacking.request.workspace, self._with_holds(lacking.request, lacking.shape, lacking.why)
 
     def _first_lacking(self) -> dict[str, Lacking]:
         """Of gangs that have lost members, the first of each group."""

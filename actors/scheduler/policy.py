@@ -87,6 +87,8 @@ class SchedulerPolicy:
             if row.state is not WorkerState.GONE:
                 self._workers.know(_host(row, now_s), now_s)
         self._load_containers(containers, specs, now_s)
+        for pool in self.ledger.pools:
+            self._containers.withdraw(pool)
         self._see_whether_all_reported(now_s)
 
     def _load_containers(
@@ -224,8 +226,12 @@ class SchedulerPolicy:
             placement=message.placement,
             max_workers=message.max_workers,
             rank=message.rank,
+            owner=message.owner,
+            known_as=message.known_as,
+            gpu_type=message.gpu_type,
         )
         self._deciding.tell(event, now_s)
+        self._containers.withdraw(message.pool)
 
     def _from_operator(self, letter: Letter, now_s: float) -> None:
         """Who may ask is the gateway's to check; what is wrong with it is told to who asked."""

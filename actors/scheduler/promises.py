@@ -140,7 +140,7 @@ class Promises:
         for node_id in dict.fromkeys(live.nodes):
             node = self._fleet.nodes.get(node_id)
             if node is not None:
-                self._queues.wake_room(node.fits)
+                self._queues.wake_room(*node.takers())
         nodes = tuple(dict.fromkeys(node_id for node_id in live.nodes if self._has_worker(node_id)))
         return GangGivenBack(request_id=request_id, pool=live.pool, nodes=nodes, why=why)
 

@@ -28,7 +28,7 @@ from .rows import Rows
 from .saving import SaverPast, Saving
 from .standings import Standings, standings
 from .waits import QuotaWaits
-from .yielding import YIELDS_MAX, Yielding
+from .yielding import YIELDS_MAX, WouldHelp, Yielding, anybody
 
 Ways = tuple[tuple[str, Shape], ...]  # flavors in order, each with the shape as it must be placed there
 
@@ -447,13 +447,13 @@ class Queues:
         while len(self._stopped) > STOPPED_MAX:
             del self._stopped[next(iter(self._stopped))]
 
-    def yields(self, now_s: float) -> tuple[str, ...]:
+    def yields(self, now_s: float, would_help: WouldHelp = anybody) -> tuple[str, ...]:
         """Requests of workspaces over their share whose slice is over, while others wait with less."""
         self._move(now_s)
         if not len(self._backlog) or not self._grants.by_request:
             return ()
-        waiting = (line for line in self._backlog.lines() if self._waits_for_others(line))
-        return self._yielding.ask(nsmallest(YIELDS_MAX, waiting, key=order_of), self._fairness.scales, self._now_ms)
+        waiting = nsmallest(YIELDS_MAX, filter(self._waits_for_others, self._backlog.lines()), key=order_of)
+        return self._yielding.ask(waiting, self._fairness.scales, self._now_ms, would_help)
 
     def _waits_for_others(self, line: Line) -> bool:
         """Whether it would go if somebody else had less."""

@@ -8,7 +8,7 @@ higher priority, which ageing holds in bounds.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Final
 
 import msgspec
@@ -37,6 +37,13 @@ _OPEN: Final = frozenset({Standing.OPEN})
 _USABLE: Final = frozenset({Standing.OPEN, Standing.COMING})
 
 
+Asked = Callable[[str, Shape], Shape | None]
+
+
+def _as_it_is(_: str, shape: Shape) -> Shape:
+    return shape
+
+
 class Reserved(msgspec.Struct, frozen=True, kw_only=True):
     """Nodes that are kept for a request. `at_s` is when it starts at the latest; `NEVER_S`: nobody knows."""
 
@@ -55,11 +62,15 @@ class _Memory(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Reservations:
-    """Who has room reserved. `ends_by_s(member)` is when a container's time limit ends, 0 where it has none."""
+    """Who has room reserved. `ends_by_s(member)` is when a container's time limit ends, 0 where it has none.
 
-    def __init__(self, topologies: Topologies, ends_by_s: EndsBy) -> None:
+    `asked(workspace, shape)` is the shape as nodes are asked for it, None where its pool does not serve that workspace.
+    """
+
+    def __init__(self, topologies: Topologies, ends_by_s: EndsBy, asked: Asked = _as_it_is) -> None:
         self._topologies = topologies
         self._ends_by_s = ends_by_s
+        self._asked = asked
         self._kept: dict[str, Reserved] = {}
         self._closed: dict[str, frozenset[str]] = {}
         self._values: dict[str, int] = {}
@@ -148,6 +159,10 @@ class Reservations:
         """Who has nodes reserved."""
         return tuple(self._kept)
 
+    def nodes_of(self, request_id: str) -> tuple[str, ...]:
+        """The nodes that are kept for it."""
+        return self._kept[request_id].nodes if request_id in self._kept else ()
+
     def release(self, request_id: str) -> None:
         """It has started, or waits no more."""
         reserved = self._kept.pop(request_id, None)
@@ -172,11 +187,12 @@ class Reservations:
 
     def _easy(self, request: Request, shape: Shape) -> bool:
         """Whether it is so small that nobody overtakes it for long."""
-        if request.gang:
+        asked = self._asked(request.workspace, shape)
+        if request.gang or asked is None:
             return False
         tree = self._topologies.asked(Together())
         return all(
-            self._topologies.when_empty(flat, shape, Together(), _USABLE).at(flat.node_depth).most >= EASY_FROM
+            self._topologies.when_empty(flat, asked, Together(), _USABLE).at(flat.node_depth).most >= EASY_FROM
             for flat in tree
         )
 
@@ -185,8 +201,9 @@ class Reservations:
     def _find(self, request: Request, shape: Shape, now_s: float) -> Reserved | None:
         """The nodes that are free first; of those that end equally late, or at no known time, those that are freest."""
         best: Start | None = None
-        for tree, nodes in self._grounds(request, shape):
-            start = self._start(tree, nodes, request, shape, now_s)
+        asked = self._asked(request.workspace, shape)
+        for tree, nodes in () if asked is None else self._grounds(request, asked):
+            start = self._start(tree, nodes, request, asked or shape, now_s)
             if start is not None and (best is None or start.at_s < best.at_s):
                 best = start
         if best is None:
@@ -239,7 +256,7 @@ class Reservations:
         nodes = [self._topologies.nodes.get(node_id) for node_id in reserved.nodes]
         usable = [node for node in nodes if node is not None and node.standing in _USABLE]
         start = None
-        if len(usable) == len(nodes):
+        if len(usable) == len(nodes) and self._asked(reserved.request.workspace, reserved.shape) is not None:
             if now_s < reserved.looked_at_s + FORECAST_EVERY_S:
                 return reserved
             start = self._again(reserved, usable, now_s)
@@ -250,8 +267,11 @@ class Reservations:
     def _again(self, reserved: Reserved, nodes: list[Node], now_s: float) -> Start | None:
         """When it would start on the nodes that it has."""
         request = reserved.request
+        asked = self._asked(request.workspace, reserved.shape)
+        if asked is None:
+            return None
         starts = [
-            self._start(tree, nodes, request, reserved.shape, now_s)
+            self._start(tree, nodes, request, asked, now_s)
             for tree in self._topologies.asked(request.together)
             if all(node.node_id in tree.paths for node in nodes)
         ]

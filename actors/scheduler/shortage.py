@@ -41,12 +41,20 @@ def helpful(open_now: Domains, with_all: Domains, depth: int, units: int, unavai
 
 def excluded(node_ids: Iterable[str], nodes: Mapping[str, Node]) -> tuple[Excluded, ...]:
     """Nodes by their names, with why they do not count; those that are open are kept for somebody else."""
-    known = [nodes[node_id] for node_id in node_ids]
-    named = [
-        Excluded(node.name, (node.why_closed or "closed") if node.standing is Standing.CLOSED else "reserved")
-        for node in sorted(known, key=lambda node: (node.name, node.node_id))
-    ]
-    return tuple(named[:EXCLUDED_MAX])
+    return excluded_for(nodes[node_id] for node_id in node_ids)[:EXCLUDED_MAX]
+
+
+def excluded_for(nodes: Iterable[Node]) -> tuple[Excluded, ...]:
+    """Each of these nodes, by name, with why it does not count."""
+    return tuple(
+        Excluded(
+            node.name,
+            (node.why_closed or "closed") if node.standing is Standing.CLOSED else "reserved",
+            pool=node.kind.pool,
+            since_s=node.since_s if node.standing is Standing.CLOSED else 0.0,
+        )
+        for node in sorted(nodes, key=lambda node: (node.name, node.node_id))
+    )
 
 
 def alone(shape: Shape) -> dict[str, Shape]:

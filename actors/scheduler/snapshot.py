@@ -50,10 +50,13 @@ def _pool(pool: Pool) -> Iterator[Event]:
         placement=pool.policy,
         max_workers=pool.max_workers,
         rank=pool.rank,
+        owner=pool.owner,
+        known_as=pool.known_as,
+        gpu_type=pool.gpu_type,
     )
     for request_id, reason in pool.holds.items():
         yield events.PoolHolds(pool=pool.name, reason=reason, request_id=request_id)
-    if pool.offers:
+    if pool.reported:
         yield events.NodesOffered(pool=pool.name, offers=tuple(pool.offers.values()))
 
 
@@ -63,7 +66,7 @@ def _node(node: Node) -> Event:
         node_id=node.node_id,
         pool=node.kind.pool,
         capacity=node.kind.capacity,
-        traits=msgspec.structs.replace(node.kind.traits, node=name),
+        traits=msgspec.structs.replace(node.kind.traits, node=name, serves=node.serves),
         standing=node.worker_standing,
         why_closed=node.worker_why,
     )

@@ -182,8 +182,9 @@ class Tally:
     def _set_node(self, event: NodeSet) -> None:
         node = self.nodes.get(event.node_id)
         if node is None:
+            traits = msgspec.structs.replace(event.traits, serves="")  # it is counted for whoever may use it
             self.nodes[event.node_id] = new_node(
-                event.node_id, event.pool, event.capacity, event.traits, event.standing, event.why_closed
+                event.node_id, event.pool, event.capacity, traits, event.standing, event.why_closed
             )
             return
         node.standing, node.why_closed = event.standing, event.why_closed

@@ -82,7 +82,7 @@ class Wants:
             (pool, shape)
             for shape in one.shapes
             for pool in self._fleet.eligible(one.request.workspace, shape.pool)
-            if pool.orders and pool.could_start(shape)
+            if pool.orders and pool.could_start(shape, one.request.workspace)
         ]
         open_now = [(pool, shape) for pool, shape in able if not pool.full]
         for pool, shape in open_now:
@@ -95,9 +95,11 @@ class Wants:
 def _count_on(coming: Mapping[str, Node], one: Waiting, fleet: Fleet) -> int:
     counted = 0
     for node in coming.values():
-        if fleet.pools[node.kind.pool].serves not in ("", one.request.workspace):
+        pool, workspace = fleet.pools[node.kind.pool], one.request.workspace
+        if pool.serves not in ("", workspace):
             continue
-        shape = next((shape for shape in one.shapes if node.fits(shape)), None)
+        asked = (pool.asked(shape, workspace) for shape in one.shapes)
+        shape = next((shape for shape in asked if node.fits(shape)), None)
         while shape is not None and counted < one.count and node.fits(shape):
             node.take(f"{one.request.request_id}/{counted}", shape, node.pick_cards(shape))
             counted += 1

@@ -147,9 +147,12 @@ class Workers:
         self._group.move_worker(host, why)
         self._group.revoke(worker_id)
         self._deciding.tell(events.NodeGone(node_id=worker_id), now_s)
-        why = f"worker {worker_id} is gone: {why}"
+        declared = self._ledger.pools.get(host.pool)
         for room in tuple(host.rooms.values()):
-            self._containers.end(room, ContainerEvent.WORKER_LOST, End.DISCONNECTED, why, now_s)
+            # What an agent says of a pod names nodes, which only the owner of its cluster may know.
+            tells = declared is not None and declared.owner in ("", room.workspace_id)
+            told = f"worker {worker_id} is gone{f': {why}' if tells else ''}"
+            self._containers.end(room, ContainerEvent.WORKER_LOST, End.DISCONNECTED, told, now_s)
         del self._ledger.hosts[worker_id]
 
     def forget_pool(self, pool: str) -> None:

@@ -6,7 +6,7 @@ to each other and never change places, so nothing goes back and forth. Gangs nei
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import islice
 from types import MappingProxyType
 from typing import Final
@@ -23,6 +23,12 @@ Why = tuple[str, str]  # the workspace and the group that wait
 NOBODY: Final = MappingProxyType[str, Why]({})
 
 Scales = tuple[int, int, int]
+WouldHelp = Callable[[str, str], bool]
+
+
+def anybody(_: str, __: str) -> bool:
+    """Anybody's room is good for anybody."""
+    return True
 
 
 class Yielding:
@@ -33,9 +39,14 @@ class Yielding:
         self._accounts = accounts
         self.asked = dict(asked)  # by request, for whom it was asked
 
-    def ask(self, waiting: Iterable[Line], scales: Scales, now_ms: int) -> tuple[str, ...]:
-        """Whom to ask now, for these that wait, in their order: never more than they are, nor any one twice."""
-        round_ = _Round(self._grants, self._accounts, scales, now_ms, self.asked)
+    def ask(
+        self, waiting: Iterable[Line], scales: Scales, now_ms: int, would_help: WouldHelp = anybody
+    ) -> tuple[str, ...]:
+        """Whom to ask now, for these that wait, in their order: never more than they are, nor any one twice.
+
+        `would_help(request_id, workspace)` says whether the room of the one is any good to the other.
+        """
+        round_ = _Round(self._grants, self._accounts, scales, now_ms, self.asked, would_help)
         on_the_way: dict[str, int] = {}
         for _, group in self.asked.values():
             on_the_way[group] = on_the_way.get(group, 0) + 1
@@ -53,8 +64,15 @@ class _Round:
     """What workspaces would use after all that was asked so far."""
 
     def __init__(
-        self, grants: Grants, accounts: dict[str, Account], scales: Scales, now_ms: int, asked: dict[str, Why]
+        self,
+        grants: Grants,
+        accounts: dict[str, Account],
+        scales: Scales,
+        now_ms: int,
+        asked: dict[str, Why],
+        would_help: WouldHelp,
     ) -> None:
+        self._would_help = would_help
         self._grants = grants
         self._accounts = accounts
         self._scales = scales
@@ -94,6 +112,7 @@ class _Round:
             and not grant.request.gang
             and grant.request.request_id not in self._asked
             and _helps(grant, line)
+            and (line.parked is Parked.QUOTA or self._would_help(grant.request.request_id, line.lane.row.space.name))
         )
 
 

@@ -42,8 +42,8 @@ class ContainersSide:
                 self._gone(message, now_s)
             case scheduling.ContainerHeld() as message:
                 self._held(message, now_s)
-            case scheduling.YieldContainers(container_ids=container_ids):
-                self._yield(container_ids)
+            case scheduling.YieldContainers(container_ids=container_ids, why=why):
+                self._yield(container_ids, why)
             case message:
                 raise Refused(f"tasks does not take {type(message).__name__} of the scheduler.", code=INVALID)
 
@@ -95,12 +95,13 @@ class ContainersSide:
         if not held:
             self._waiting.count_failure(self._ledger.stubs[warm.stub_id], warm, message, now_s)
 
-    def _yield(self, container_ids: tuple[str, ...]) -> None:
+    def _yield(self, container_ids: tuple[str, ...], why: str) -> None:
         """They take no further call, and are released when they have finished those that they have."""
         for container_id in container_ids:
             warm = self._ledger.containers.get(container_id)
             if warm is not None:
                 warm.yielding = self._ledger.stubs[warm.stub_id].yields = True
+                warm.why_yields = why
                 self._ledger.touch(warm.stub_id)
 
     # Demand
@@ -159,7 +160,9 @@ class ContainersSide:
         if stub.spec.nodes > 1:
             return self._gangs.release_yielded(stub)
         yielding = [warm for warm in stub.containers.values() if warm.yielding and not warm.leaving]
-        self._release([warm for warm in yielding if not warm.holding], "its workspace is over its share")
+        done = [warm for warm in yielding if not warm.holding]
+        for why in dict.fromkeys(warm.why_yields for warm in done):
+            self._release([warm for warm in done if warm.why_yields == why], why)
         stub.yields = any(warm.holding for warm in yielding)
 
     # Time

@@ -127,7 +127,8 @@ class GangsSide:
         yielding = [gang for gang in stub.gangs.values() if gang.yielding and not gang.leaving]
         for gang in yielding:
             if not gang.task_id:
-                self._retire(gang, "its workspace is over its share")
+                why = next(member.why_yields for member in gang.members.values() if member.yielding)
+                self._retire(gang, why)
         stub.yields = any(gang.task_id for gang in yielding)
 
     # Time

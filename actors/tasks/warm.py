@@ -24,6 +24,7 @@ class Warm(msgspec.Struct, kw_only=True):
     leaving: bool = False
     proved: bool = False
     yielding: bool = False
+    why_yields: str = ""
     gang_id: str = ""
     rank: int = 0
     replaces: bool = False  # a member that its gang had lost

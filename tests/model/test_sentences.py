@@ -112,11 +112,13 @@ CORDONED = Excluded("sched-worker2", "cordoned")
         ),
         (
             Reason(kind=HoldKind.NO_POOL),
-            "No pool that would take it is there. Add one with `levers9 pool create`, or wait until it is back.",
+            "No pool that would take it is there. Add one with `levers9 pool create` or "
+            "`levers9 cluster join`, or wait until it is back.",
         ),
         (
             Reason(kind=HoldKind.NO_POOL, pool="lab"),
-            "Pool lab is not there. Add one with `levers9 pool create`, or wait until it is back.",
+            "Pool lab is not there. Add one with `levers9 pool create` or "
+            "`levers9 cluster join`, or wait until it is back.",
         ),
     ],
 )

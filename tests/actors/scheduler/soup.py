@@ -151,7 +151,8 @@ class Soup:
         name = f"n{self._draw(6)}"
         if self._draw(6) == 0:
             return NodeGone(node_id=name)
-        traits = Traits(node=name, labels=((RACK, f"rack-{self._draw(2)}"),), gpu_sharing=True)
+        labels = ((RACK, f"rack-{self._draw(2)}"),)
+        traits = Traits(node=name, labels=labels, gpu_sharing=True, serves=("", "", "v")[self._draw(3)])
         standing = (Standing.OPEN, Standing.OPEN, Standing.OPEN, Standing.COMING, Standing.CLOSED)[self._draw(5)]
         why = "cordoned" if standing is Standing.CLOSED else ""
         size = SIZES[self._draw(len(SIZES))]
@@ -161,14 +162,15 @@ class Soup:
         traits = Traits(gpu_sharing=True)
         size = SIZES[0] if self._draw(2) else None
         policies = ("", "fgd", "packing")
-        return PoolSet(pool="p", size=size, traits=traits, placement=policies[self._draw(3)])
+        serves = ("", "", "", "v")[self._draw(4)]
+        return PoolSet(pool="p", size=size, traits=traits, placement=policies[self._draw(3)], serves=serves, owner="v")
 
     def _offered(self) -> Event:
         offers = [
             NodeOffer(
                 capacity=SIZES[0],
                 traits=Traits(node=f"o{number}", labels=((RACK, "rack-0"),)),
-                state=NodeState.READY if self._draw(3) else NodeState.CORDONED,
+                state=NodeState.READY if self._draw(3) else (NodeState.CORDONED, NodeState.STALE)[self._draw(2)],
             )
             for number in range(self._draw(4))
         ]

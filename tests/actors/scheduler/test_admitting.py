@@ -84,7 +84,7 @@ def test_a_node_that_is_reserved_is_used_by_the_one_it_is_reserved_for_though_an
         told.ask("a")
     told.now_s += 5
     told.ask("b")
-    told.core.queues.yields = lambda now_s: ()  # type: ignore[method-assign]
+    told.core.queues.yields = lambda *_: ()  # type: ignore[method-assign]
     told.wait(70)
     assert told.reserved == ("a5",)
     (node_id,) = told.core.reservations.without(told.core.waiting["b7"], told.now_s)
@@ -154,7 +154,7 @@ class Reserving(RuleBasedStateMachine):
     @initialize(nodes=st.integers(2, 4), apart=st.booleans())
     def begin(self, nodes: int, apart: bool) -> None:
         self.told = Told(QUEUEING, nodes)
-        self.told.core.queues.yields = lambda now_s: ()  # type: ignore[method-assign]
+        self.told.core.queues.yields = lambda *_: ()  # type: ignore[method-assign]
         if apart:
             self.told.tell(events.PoolSet(pool="own", serves="c"))
         self.told.ask("a", members=2, queue="q")

@@ -12,6 +12,7 @@ from levers9.actors.scheduler import events
 from levers9.actors.scheduler.capacity import Node, Standing
 from levers9.actors.scheduler.core import Core
 from levers9.actors.scheduler.events import Decision, Request
+from levers9.actors.scheduler.fleet import offered_id
 from levers9.actors.scheduler.placement import new_placement
 from levers9.actors.scheduler.reservations import RESERVE_AFTER_S
 from levers9.model.figures import GANG_READY_S, GANG_RETRY_S
@@ -492,15 +493,32 @@ class Machine(RuleBasedStateMachine):
         self.told.pool("plain", PLAIN, max_workers=3)
         self.requests: dict[str, Request] = {}
         self.ended: set[str] = set()
+        self.tokens: dict[str, str] = {}  # for whom the worker of a node is, for as long as it lives
+        self.serves = self.owner = ""
         self.numbers = 0
         self.replayed = Core(new_placement, QUEUEING)
 
     def tell(self, *told: events.Event) -> None:
         decisions = self.told.plan(*told)
+        nodes = self.told.core.fleet.nodes
         for one in decisions:
             if isinstance(one, events.Placed):
-                assert all(self.told.core.fleet.nodes[node].standing is Standing.OPEN for node, _ in one.spots)
-                assert len(one.spots) == len(self.requests[one.request_id].members)
+                asked = self.requests[one.request_id]
+                assert all(nodes[node].standing is Standing.OPEN for node, _ in one.spots)
+                assert len(one.spots) == len(asked.members)
+                assert all(self.takes(nodes[node], asked.workspace) for node, _ in one.spots)
+            if isinstance(one, events.RoomWanted):
+                for gang in one.gangs:
+                    named = [nodes[offered_id(one.pool, name)] for name in gang.nodes]
+                    assert all(self.takes(node, self.requests[gang.request_id].workspace) for node in named)
+            if isinstance(one, events.Held) and not one.group.startswith("a-"):
+                told_of = [each for reason in one.reasons for each in reason.excluded]
+                assert not any(each.node for each in told_of if self.owner == "a" and each.node != "n5")
+
+    def takes(self, node: Node, workspace: str) -> bool:
+        """By what was told of it, whatever the core makes of that."""
+        of_pool = self.serves if node.kind.pool == "p" else ""
+        return of_pool in ("", workspace) and self.tokens.get(node.node_id, "") in ("", workspace)
 
     @rule(
         shape=st.sampled_from(SHAPES),
@@ -533,11 +551,33 @@ class Machine(RuleBasedStateMachine):
     def set_node(self, number: int, standing: Standing, cards: int) -> None:
         pool = "plain" if number == 5 else "p"
         size = PLAIN if number == 5 else Capacity(cpu_milli=8000, memory_mib=16_000, gpu_count=cards, gpu_type="GB200")
-        traits = Traits(labels=(("rack", f"rack{number // 2}"),), gpu_sharing=number % 2 == 0)
+        serves = self.tokens.setdefault(f"n{number}", self.serves if pool == "p" else "")
+        traits = Traits(labels=(("rack", f"rack{number // 2}"),), gpu_sharing=number % 2 == 0, serves=serves)
         self.tell(events.NodeSet(node_id=f"n{number}", pool=pool, capacity=size, traits=traits, standing=standing))
+
+    @rule(serves=st.sampled_from(("", "a", "b")), owner=st.sampled_from(("", "a", "a")))
+    def share(self, serves: str, owner: str) -> None:
+        """A pool serves everybody, or one workspace again: its workers keep the token that they have."""
+        self.serves, self.owner = serves, owner
+        self.tell(events.PoolSet(pool="p", serves=serves, owner=owner))
+
+    @rule(states=st.lists(st.sampled_from(NodeState), max_size=3))
+    def offer(self, states: list[NodeState]) -> None:
+        """What a new worker there would be good for is as the pool is now."""
+        offers = [
+            NodeOffer(
+                capacity=TRAY,
+                traits=Traits(node=f"tray{number}", labels=(("rack", "rack0"),), serves=self.serves),
+                state=state,
+            )
+            for number, state in enumerate(states)
+        ]
+        self.tokens.update((offered_id("p", f"tray{number}"), self.serves) for number in range(len(states)))
+        self.tell(events.NodesOffered(pool="p", offers=tuple(offers)))
 
     @rule(number=st.integers(0, 5))
     def lose_node(self, number: int) -> None:
+        self.tokens.pop(f"n{number}", None)
         node = self.told.core.fleet.nodes.get(f"n{number}")
         members = [] if node is None else [member for member, use in node.uses.items() if not use.promised]
         self.tell(events.NodeGone(node_id=f"n{number}"), *(events.Ended(member=member) for member in members))
@@ -569,6 +609,24 @@ class Machine(RuleBasedStateMachine):
         for node in core.fleet.nodes.values():
             _check_room(node)
             assert all(core.tenants.by_member[member] for member in node.uses)
+
+    @invariant()
+    def nothing_of_another_workspace_is_on_a_node_that_takes_one_ones_work(self) -> None:
+        core = self.told.core
+        for node in core.fleet.nodes.values():
+            token = self.tokens.get(node.node_id, "")
+            for member, use in node.uses.items():
+                workspace = self.requests[core.tenants.by_member[member][0]].workspace
+                assert token in ("", workspace)
+                assert not use.promised or self.takes(node, workspace)
+
+    @invariant()
+    def what_is_kept_for_one_is_on_nodes_that_may_take_it(self) -> None:
+        core = self.told.core
+        for request_id in core.reservations.holders():
+            workspace = self.requests[request_id].workspace
+            kept = core.reservations.nodes_of(request_id)
+            assert all(self.tokens.get(node, "") in ("", workspace) for node in kept)
 
     @invariant()
     def quota_used_is_the_sum_of_who_has_room(self) -> None:

@@ -243,7 +243,7 @@ def test_the_reason_names_the_cordoned_node_that_would_make_it_fit() -> None:
     at = nvl(domains=1)
     at.put(node_of("d0t1", cards=4, standing=Standing.CLOSED, why="cordoned", spine="s", leaf="l0", domain="d0"))
     answer = hold(at.assign(8, CARD, Together(REQUIRED, "domain"), OPEN))
-    assert (answer.fits, answer.wanted, answer.excluded) == (4, 8, (Excluded("d0t1", "cordoned"),))
+    assert (answer.fits, answer.wanted, answer.excluded) == (4, 8, (Excluded("d0t1", "cordoned", pool="p"),))
     at.put(node_of("d0t1", cards=4, spine="s", leaf="l0", domain="d0"))
     assert sum(spread(at.assign(8, CARD, Together(REQUIRED, "domain"), OPEN)).values()) == 8
 
@@ -259,13 +259,13 @@ def test_of_several_domains_that_a_closed_node_keeps_small_the_largest_is_told_o
     for name, domain in (("d0t1", "d0"), ("d0t2", "d0"), ("d1t1", "d1")):
         at.put(node_of(name, cards=4, standing=Standing.CLOSED, why="silent", spine="s", leaf="l0", domain=domain))
     answer = hold(at.assign(12, CARD, Together(REQUIRED, "domain"), OPEN))
-    assert (answer.fits, answer.excluded) == (8, (Excluded("d1t1", "silent"),))
+    assert (answer.fits, answer.excluded) == (8, (Excluded("d1t1", "silent", pool="p"),))
 
 
 def test_nodes_that_are_kept_for_others_are_named_as_reserved() -> None:
     at = nvl(domains=1)
     answer = hold(at.assign(8, CARD, Together(), OPEN, frozenset({"d0t0"})))
-    assert (answer.kind, answer.excluded) == (HoldKind.ROOM, (Excluded("d0t0", "reserved"),))
+    assert (answer.kind, answer.excluded) == (HoldKind.ROOM, (Excluded("d0t0", "reserved", pool="p"),))
     assert sum(spread(at.assign(8, CARD, Together(), OPEN)).values()) == 8
 
 
