@@ -15,6 +15,7 @@ from .connection import Connection, Reply, Request, open_connection
 from .decoding import Reader, reader_of
 from .endpoint import Endpoint
 from .face import Access, Body, Change, Kind, Listing
+from .kinds import PODS
 from .statuses import error_of, read_status
 from .watching import Events
 
@@ -27,6 +28,7 @@ PAGED_TRIES: Final = 3  # a list that expires while we read it page by page so o
 MERGE_PATCH: Final = "application/merge-patch+json"
 APPLY_PATCH: Final = "application/apply-patch+yaml"  # JSON is YAML
 _NOT_FOUND: Final = frozenset({404})
+_NO_LOG: Final = frozenset({400, 404})  # its container waits, or there is no such pod
 _GONE_OR_OTHER: Final = frozenset({404, 409})  # a delete conflicts only with the uid that it names
 
 
@@ -154,6 +156,17 @@ class KubeClient:
             content_type=APPLY_PATCH,
         )
         return self._made(kind, asked, await self._connection.ask(asked))
+
+    async def log_tail(self, pod: str, namespace: str, *, container: str, lines: int) -> str:
+        """See `Kube`."""
+        asked = Request(
+            method="GET",
+            target=paths.single(PODS, pod, namespace, "log")
+            + paths.query({"container": container, "tailLines": lines}),
+            what=f"read the log of pod {pod}",
+        )
+        reply = await self._connection.ask(asked, seen=_NO_LOG)
+        return "" if reply.status in _NO_LOG else reply.body.decode(errors="replace")
 
     async def allowed(self, access: Access) -> bool:
         """See `Kube`."""

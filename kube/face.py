@@ -93,8 +93,13 @@ class Kube(Protocol):
         """Make an object. Raises `AlreadyThere`, with whose name it is."""
         ...
 
-    async def delete(self, kind: Kind[T], name: str, namespace: str = "", *, uid: str = "") -> bool:
-        """Delete an object and what it owns, in the background; with `uid` only that one. False: there was none."""
+    async def delete(
+        self, kind: Kind[T], name: str, namespace: str = "", *, uid: str = "", grace_s: int | None = None
+    ) -> bool:
+        """Delete an object and what it owns, in the background; with `uid` only that one. False: there was none.
+
+        `grace_s` is how long a pod may take, None for what it says itself; a kubelet says 0 once it has ended.
+        """
         ...
 
     async def patch(
@@ -105,6 +110,10 @@ class Kube(Protocol):
 
     async def apply(self, kind: Kind[T], body: Body, namespace: str = "", *, manager: str) -> T:
         """Server-side apply: these fields are ours from now on, whatever else there is."""
+        ...
+
+    async def log_tail(self, pod: str, namespace: str, *, container: str, lines: int) -> str:
+        """The last lines of a container's log; "" where there is none yet."""
         ...
 
     async def allowed(self, access: Access) -> bool:
