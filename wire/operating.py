@@ -158,6 +158,7 @@ class PoolStanding(msgspec.Struct, frozen=True, kw_only=True):
     holds: tuple[str, ...] = ()
     created: bool = False  # by somebody, while the platform ran
     leaving: bool = False  # it is gone with its last worker
+    attached: bool = False  # its nodes are those of a cluster
 
 
 class PoolTold(Message, frozen=True, kw_only=True):

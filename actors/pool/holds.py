@@ -15,7 +15,8 @@ class Holds:
     """What the scheduler was told last, for all that is wanted ("") and for each gang that is held."""
 
     def __init__(self, settings: PoolSettings) -> None:
-        self._settings = settings
+        self.settings = settings
+        self.waits = ""  # why workers do not start in its cluster
         self._told: dict[str, Reason] = {}
 
     @property
@@ -35,12 +36,7 @@ class Holds:
         if failures:  # whatever is wanted: who asked another pool because of it must not ask again meanwhile
             return {"": self._backs_off(failures)}
         found: dict[str, Reason] = {}
-        held = next((one for one in questions.singles() if one.answer is Answered.HELD), None)
-        if held is not None:
-            found[""] = self._guarded(held)
-        elif needs.beyond and not needs.singles:  # else some of it is on its way, and others need not be asked yet
-            most = self._settings.max_workers
-            found[""] = self._reason(HoldKind.MAXIMUM, self._full(), most, machines_only=True)
+        self._found_of_all(found, needs, questions)
         for need in needs.gangs:
             if need.hold:
                 found[need.gang_id] = self._reason(HoldKind.MAXIMUM, f"{need.hold}.", need.wanted, machines_only=True)
@@ -48,11 +44,23 @@ class Holds:
                 found[need.gang_id] = self._guarded(question)
         return found
 
+    def _found_of_all(self, found: dict[str, Reason], needs: Needs, questions: Questions) -> None:
+        """What holds whatever is wanted."""
+        if self.waits:
+            found[""] = self._reason(HoldKind.CLUSTER, f"{self.waits}.", machines_only=True)
+            return
+        held = next((one for one in questions.singles() if one.answer is Answered.HELD), None)
+        if held is not None:
+            found[""] = self._guarded(held)
+        elif needs.beyond and not needs.singles:  # else some of it is on its way, and others need not be asked yet
+            most = self.settings.max_workers
+            found[""] = self._reason(HoldKind.MAXIMUM, self._full(), most, machines_only=True)
+
     def _full(self) -> str:
-        nodes = len(self._settings.nodes)
-        if nodes and nodes <= self._settings.max_workers:
+        nodes = len(self.settings.nodes)
+        if nodes and nodes <= self.settings.max_workers:
             return f"{f'none of its {nodes} nodes can' if nodes > 1 else 'its node cannot'} take another worker."
-        most = self._settings.max_workers
+        most = self.settings.max_workers
         return f"it is at its maximum of {most} {plural('worker', most)}."
 
     def _backs_off(self, failures: int) -> Reason:
@@ -63,11 +71,11 @@ class Holds:
         return self._reason(HoldKind.GUARD, f"the provisioning guard holds it: {question.why}.", question.workers)
 
     def _reason(self, kind: HoldKind, detail: str, wanted: int = 0, *, machines_only: bool = False) -> Reason:
-        return Reason(kind=kind, pool=self._settings.name, wanted=wanted, detail=detail, machines_only=machines_only)
+        return Reason(kind=kind, pool=self.settings.name, wanted=wanted, detail=detail, machines_only=machines_only)
 
     def _held(self, gang_id: str, reason: Reason | None) -> Send:
         held = scheduling.PoolHeld(
-            pool=self._settings.name,
+            pool=self.settings.name,
             why="" if reason is None else reason.detail,
             backs_off=reason is not None and reason.kind is not HoldKind.MAXIMUM,
             reason=reason,

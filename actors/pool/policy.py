@@ -18,6 +18,7 @@ from ...model.states import TokenKind, WorkerState
 from ...model.tokens import hash_of, hint_of
 from ...store import operations as ops
 from ...wire import scheduling
+from ...wire.cluster import JobWaits, NodesKnown
 from ...wire.letter import Letter
 from ...wire.message import Send
 from ...wire.operating import PoolStanding, PoolTold, TellWorkers, TermsChanged, WorkerWish
@@ -26,7 +27,7 @@ from .backing_off import BackOff
 from .holds import Holds
 from .orders import Order, OrderBook
 from .questions import Answered, Questions
-from .settings import PoolSettings, declarations, declared
+from .settings import PoolSettings, declarations, declared, on_nodes
 from .sizing import WORKERS_COUNTED
 from .standing import standing
 from .wishes import Needs, Wishes
@@ -52,6 +53,7 @@ class Adopt(msgspec.Struct, frozen=True, kw_only=True):
     worker_id: str
     handle: str
     state: WorkerState
+    node: str = ""
 
 
 class EndWorker(msgspec.Struct, frozen=True, kw_only=True):
@@ -112,8 +114,11 @@ class PoolPolicy:
         for row in sorted(workers, key=lambda row: row.state is WorkerState.GONE):
             if row.pool == settings.name and (row.state is not WorkerState.GONE or self._may_run(row)):
                 self.book.load(row)
-                self._adopts.append(Adopt(worker_id=row.worker_id, handle=row.handle, state=row.state))
+                adopt = Adopt(worker_id=row.worker_id, handle=row.handle, state=row.state, node=row.traits.node)
+                self._adopts.append(adopt)
         self._sends += [Send("scheduler", declared(settings)), Send("tasks", TermsChanged())]
+        if settings.attached:
+            self._sends.append(Send("clusters", declared(settings)))
         if settings.nodes or settings.retiring:
             nodes = scheduling.PoolNodes(pool=settings.name, offers=settings.nodes)
             self._sends.append(Send("scheduler", nodes))
@@ -131,6 +136,8 @@ class PoolPolicy:
             self._from_guard(letter)
         elif letter.source == "spawner":
             self._from_spawner(letter, now_s)
+        elif letter.source == "clusters":
+            self._from_clusters(letter, now_s)
 
     def _from_scheduler(self, letter: Letter) -> None:
         match letter.message:
@@ -159,6 +166,28 @@ class PoolPolicy:
                 self._started(message)
             case scheduling.WorkerExited() as message:
                 self._exited(message, now_s)
+
+    def _from_clusters(self, letter: Letter, now_s: float) -> None:
+        match letter.message:
+            case NodesKnown() as message:
+                self._know_nodes(message)
+            case JobWaits(why=why):
+                self._holds.waits = why
+            case _:
+                self._from_spawner(letter, now_s)
+
+    def _know_nodes(self, message: NodesKnown) -> None:
+        """The nodes are others now, or offer something else; whom the pool serves may have changed as well."""
+        before, self._settings = self._settings, on_nodes(self._settings, message)
+        self._wishes.settings = self._holds.settings = self._settings
+        if declarations(self._settings) != declarations(before):
+            self._operations += declarations(self._settings)
+        if declared(self._settings) != declared(before):
+            self._sends.append(Send("scheduler", declared(self._settings)))
+        if self._settings.serves != before.serves:
+            self._sends.append(Send("tasks", TermsChanged()))
+        nodes = scheduling.PoolNodes(pool=self._settings.name, offers=self._settings.nodes)
+        self._sends.append(Send("scheduler", nodes))
 
     def _started(self, message: scheduling.WorkerStarted) -> None:
         """Keep the handle; a worker that was quick has reported already, and stays in the state it has now."""
@@ -239,8 +268,9 @@ class PoolPolicy:
 
     def _order(self, worker_id: str, offer: NodeOffer, gang_id: str, now_s: float) -> None:
         order = self.book.order(worker_id, offer, gang_id, now_s)
-        token = self._new_token(TokenKind.WORKER)
-        token_row = self._token_row(worker_id, token, now_s)
+        kind = TokenKind.WORKER_PRIVATE if self._settings.token_workspace else TokenKind.WORKER
+        token = self._new_token(kind)
+        token_row = self._token_row(worker_id, kind, token, now_s)
         self._operations += [ops.PutWorkers(workers=(self._row(order),)), ops.CreateToken(token=token_row)]
         ordered = scheduling.WorkerOrdered(
             worker_id=worker_id, pool=self._settings.name, capacity=offer.capacity, traits=offer.traits
@@ -259,11 +289,11 @@ class PoolPolicy:
             gang_id=order.gang_id,
         )
 
-    def _token_row(self, worker_id: str, token: str, now_s: float) -> ops.TokenRow:
+    def _token_row(self, worker_id: str, kind: TokenKind, token: str, now_s: float) -> ops.TokenRow:
         return ops.TokenRow(
             token_id=self._new_id("token"),
-            workspace_id="",
-            kind=TokenKind.WORKER,
+            workspace_id=self._settings.token_workspace,
+            kind=kind,
             name=f"worker {worker_id}",
             hash=hash_of(token),
             hint=hint_of(token),
@@ -280,6 +310,7 @@ class PoolPolicy:
             if not self._retired:
                 retired = scheduling.PoolRetired(pool=self._settings.name)
                 self._sends += [Send("scheduler", retired), Send("pools", retired)]
+                self._sends += [Send("clusters", retired)] * self._settings.attached
             self._retired = True
         elif self.book.reported and now_s >= self._drained_at_s + TOLD_AGAIN_S:
             self._drained_at_s = now_s

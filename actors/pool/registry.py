@@ -12,6 +12,7 @@ from typing import Final
 import msgspec
 
 from ...errors import FORBIDDEN, INVALID, NOT_FOUND, Refused
+from ...model.clusters import pool_of
 from ...model.states import TokenKind, WorkerState
 from ...store import operations as ops
 from ...wire import scheduling
@@ -58,8 +59,16 @@ class PoolRegistry:
         self._sends: list[Send] = []
         self._changes: list[Begin | Finish] = []
 
-    def load(self, rows: Iterable[ops.PoolSpecRow], workers: Iterable[ops.WorkerRow]) -> None:
-        """Begin from the store. Workers of a pool that nobody declares any more are drained."""
+    def load(
+        self,
+        rows: Iterable[ops.PoolSpecRow],
+        workers: Iterable[ops.WorkerRow],
+        clusters: Iterable[ops.ClusterRow] = (),
+    ) -> None:
+        """Begin from the store. Workers of a pool that nobody declares any more are drained; those of clusters are
+        not our business.
+        """
+        attached = [pool_of(row.workspace_id, row.spec.name) for row in clusters]
         for row in rows:
             if row.name in self._configured:
                 self._operations.append(ops.DropPoolSpec(name=row.name))  # the file has taken it over
@@ -68,7 +77,8 @@ class PoolRegistry:
             else:
                 self._begin(row.name, row.table)
         for worker in workers:
-            if worker.state is not WorkerState.GONE and worker.pool not in (*self._configured, *self._created):
+            known = (*self._configured, *self._created, *attached)
+            if worker.state is not WorkerState.GONE and worker.pool not in known:
                 self._leave(worker.pool)
 
     def _leave(self, name: str) -> None:
@@ -88,7 +98,16 @@ class PoolRegistry:
     @property
     def names(self) -> tuple[str, ...]:
         """All pools that are not being taken away."""
-        return (*self._configured, *(name for name, leaving in self._created.items() if not leaving))
+        created = (name for name, leaving in self._created.items() if not leaving)
+        return (*self._configured, *created, *self._attached())
+
+    def _attached(self) -> tuple[str, ...]:
+        """The pools of clusters, which begin and end elsewhere, as they came."""
+        return tuple(
+            name
+            for name, standing in self._standings.items()
+            if standing.attached and name not in self._configured and name not in self._created
+        )
 
     def handle(self, letter: Letter, now_s: float) -> None:
         """Take one letter in: wishes of the platform's admins, and pools that have ended."""
@@ -118,10 +137,10 @@ class PoolRegistry:
         self._sends.append(Send(letter.source, said, letter.id))
 
     def _standing(self) -> tuple[PoolStanding, ...]:
-        """Those of the file first, then the created ones as they came."""
+        """Those of the file first, then the created ones and those of clusters as they came."""
         return tuple(
             msgspec.structs.replace(self._standings[name], created=name in self._created)
-            for name in (*self._configured, *self._created)
+            for name in (*self._configured, *self._created, *self._attached())
             if name in self._standings
         )
 

@@ -12,6 +12,7 @@ from ...store import operations as ops
 from ...store.operations import rows_of
 from ...wire.mailbox import Mailbox
 from ..committing import Surroundings, decide_commit_send
+from ..in_turn import InTurn
 from .registry import Begin, Finish, PoolRegistry, RegistryPlan
 from .settings import PoolSettings
 
@@ -37,41 +38,25 @@ class PoolsActor:
     async def run(self, mailbox: Mailbox, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
         """Begin what the store knows, then take letters until cancelled or until a commit fails."""
         registry = self._new_registry()
-        specs, workers = await self._around.store.apply(ops.ListPoolSpecs(), ops.LoadWorkers())
-        registry.load(rows_of(specs, ops.PoolSpecRow), rows_of(workers, ops.WorkerRow))
-        changes = _Changes()
+        specs, workers, clusters = await self._around.store.apply(
+            ops.ListPoolSpecs(), ops.LoadWorkers(), ops.ListClusters()
+        )
+        registry.load(
+            rows_of(specs, ops.PoolSpecRow), rows_of(workers, ops.WorkerRow), rows_of(clusters, ops.ClusterRow)
+        )
+        changes: InTurn[Begin | Finish] = InTurn()
 
         def perform(plan: RegistryPlan) -> None:
-            changes.add(plan.changes)
+            changes.add(*plan.changes)
 
         async with trio.open_nursery() as nursery:
-            nursery.start_soon(self._carry_out, changes)
+            nursery.start_soon(changes.carry_out, self._carry_out)
             task_status.started()
             await decide_commit_send(registry, mailbox, self._around, ADDRESS, perform)
 
-    async def _carry_out(self, changes: _Changes) -> None:
-        """One after the other: a pool that is taken away begins anew as one that retires."""
-        while True:
-            change = await changes.next()
-            if isinstance(change, Begin):
-                await self._begin(change.settings)
-            else:
-                await self._finish(change.name)
-
-
-class _Changes:
-    """What is still to be carried out. Bounded by the number of pools: each has few changes at a time."""
-
-    def __init__(self) -> None:
-        self._waiting: list[Begin | Finish] = []
-        self._news = trio.Event()
-
-    def add(self, changes: Iterable[Begin | Finish]) -> None:
-        self._waiting += changes
-        self._news.set()
-
-    async def next(self) -> Begin | Finish:
-        while not self._waiting:
-            self._news = trio.Event()
-            await self._news.wait()
-        return self._waiting.pop(0)
+    async def _carry_out(self, change: Begin | Finish) -> None:
+        """A pool that is taken away begins anew as one that retires."""
+        if isinstance(change, Begin):
+            await self._begin(change.settings)
+        else:
+            await self._finish(change.name)

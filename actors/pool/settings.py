@@ -11,6 +11,7 @@ from ...model.nodes import NodeOffer, NodeState, Traits
 from ...model.resources import Amount, Capacity
 from ...store import operations as ops
 from ...wire import scheduling
+from ...wire.cluster import NodesKnown
 
 
 class PoolSettings(msgspec.Struct, frozen=True, kw_only=True):
@@ -34,6 +35,9 @@ class PoolSettings(msgspec.Struct, frozen=True, kw_only=True):
     retiring: bool = False
     owner: str = ""  # the workspace that attached its cluster, "" for the platform's own
     known_as: str = ""  # what that workspace calls it
+    gpu_type: str = ""  # the cards that its nodes are said to have, while none is known
+    attached: bool = False  # its nodes are those of a cluster, which says what they are
+    whole: tuple[NodeOffer, ...] = ()  # of a cluster, its nodes with all that they have: what can ever fit
 
     @property
     def offers(self) -> tuple[NodeOffer, ...]:
@@ -42,16 +46,32 @@ class PoolSettings(msgspec.Struct, frozen=True, kw_only=True):
             return self.nodes
         return (NodeOffer(capacity=self.worker, traits=self.traits),)
 
+    @property
+    def token_workspace(self) -> str:
+        """The one workspace for which tokens of its workers are good, "" where they are the platform's own."""
+        return self.serves if self.attached else ""
 
-def retiring(name: str) -> PoolSettings:
+
+def retiring(name: str, *, attached: bool = False) -> PoolSettings:
     """A pool that is taken away: nothing is known of it but its name, and nothing else is needed."""
-    return PoolSettings(name=name, worker=None, max_workers=0, retiring=True)
+    return PoolSettings(name=name, worker=None, max_workers=0, retiring=True, attached=attached)
+
+
+def on_nodes(settings: PoolSettings, message: NodesKnown) -> PoolSettings:
+    """A pool as its cluster knows it now: one worker a node."""
+    return msgspec.structs.replace(
+        settings,
+        nodes=message.offers,
+        whole=message.whole,
+        serves=message.serves,
+        max_workers=len(message.offers),
+    )
 
 
 def declarations(settings: PoolSettings) -> tuple[ops.PutPool, ...]:
     """What a pool declares, for what can never fit to be refused: a record for each type of card that it has."""
     by_type: dict[str, list[NodeOffer]] = {}
-    for offer in settings.offers:
+    for offer in settings.whole or settings.offers:
         by_type.setdefault(offer.capacity.gpu_type, []).append(offer)
     return tuple(
         ops.PutPool(
@@ -68,7 +88,7 @@ def declared(settings: PoolSettings) -> scheduling.PoolDeclared:
     """What a pool says of itself, before anything else."""
     return scheduling.PoolDeclared(
         pool=settings.name,
-        size=None if settings.nodes else settings.worker,
+        size=None if settings.nodes or settings.attached else settings.worker,
         traits=settings.traits,
         serves=settings.serves,
         placement=settings.placement,
@@ -78,6 +98,8 @@ def declared(settings: PoolSettings) -> scheduling.PoolDeclared:
         min_free=settings.keep_free,
         max_workers=settings.max_workers,
         owner=settings.owner,
+        known_as=settings.known_as,
+        gpu_type=settings.gpu_type,
     )
 
 

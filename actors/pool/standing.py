@@ -23,7 +23,7 @@ def standing(settings: PoolSettings, book: OrderBook, needs: Needs, holds: tuple
     )
     return PoolStanding(
         name=settings.name,
-        size=None if settings.nodes else settings.worker,
+        size=None if settings.nodes or settings.attached else settings.worker,
         min_workers=settings.min_workers,
         max_workers=settings.max_workers,
         serves=settings.serves,
@@ -36,4 +36,5 @@ def standing(settings: PoolSettings, book: OrderBook, needs: Needs, holds: tuple
         beyond=needs.beyond,
         holds=holds,
         leaving=settings.retiring,
+        attached=settings.attached,
     )

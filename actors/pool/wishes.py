@@ -55,6 +55,17 @@ class Wishes:
         self._counted = (-1, -1, -1)
         self._lacked: dict[Shape, None] = {}  # once wanted, and beyond what it may have since
 
+    @property
+    def settings(self) -> PoolSettings:
+        """The pool as it is now."""
+        return self._settings
+
+    @settings.setter
+    def settings(self, settings: PoolSettings) -> None:
+        self._settings = settings
+        self._all = FreeNodes(settings.offers)
+        self._counted = (-1, -1, -1)
+
     def hear(self, wish: scheduling.RoomWanted) -> None:
         """The newest wish. It counts for nothing while it does not know of the last order."""
         self._wish = wish

@@ -1,0 +1,274 @@
+"""What people ask about clusters: to attach, share, show and detach them, and who may."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Final
+
+from ...errors import FORBIDDEN, INVALID, NOT_FOUND, Refused
+from ...model.clusters import ClusterSpec, Origin, check_name
+from ...model.states import TokenKind
+from ...model.tokens import hash_of, hint_of
+from ...store import operations as ops
+from ...wire.client import RequestRefused
+from ...wire.cluster import (
+    ClusterJoined,
+    ClustersStand,
+    DeleteWorkerJob,
+    JoinCluster,
+    LeaveCluster,
+    ReadClusters,
+    ShareCluster,
+)
+from ...wire.letter import Letter
+from ...wire.message import Failure, Message
+from .book import Cluster, ClusterBook
+from .decisions import BeginPool, ClusterPlan, ClusterPool, TermsOfPool
+from .settings import ClusterSettings
+from .showing import Asker, Showing, Shown, named
+
+CONFLICT: Final = "conflict"
+LEAVE_WITHIN_S: Final = 2.0  # for its agent to delete the Jobs of its workers, before its token ends
+_PEOPLE: Final = (TokenKind.CLUSTER_ADMIN, TokenKind.WORKSPACE_PRIMARY, TokenKind.WORKSPACE)
+_LONGEST: Final = 500  # characters of a word that a person says of a cluster
+Request = JoinCluster | ReadClusters | ShareCluster | LeaveCluster
+
+
+class Asking:
+    """Answers people. What it decides is added to `plan`, which its owner commits."""
+
+    def __init__(
+        self,
+        settings: ClusterSettings,
+        book: ClusterBook,
+        new_id: Callable[[str], str],
+        new_token: Callable[[TokenKind], str],
+        epoch: int,
+    ) -> None:
+        self._settings = settings
+        self._book = book
+        self._new_id = new_id
+        self._new_token = new_token
+        self._epoch = epoch
+        self.workspaces: dict[str, str] = {}
+        self._showing = Showing(settings, book, self.workspaces)
+        self._waiting: dict[str, list[Letter]] = {}  # by pool, until it is no more
+        self._leaving: dict[str, list[Letter]] = {}  # by cluster, until it is detached
+        self.plan = ClusterPlan()
+
+    def handle(self, letter: Letter, message: Request, now_s: float) -> None:
+        """Take a wish in; it is answered once it is committed."""
+        try:
+            said = self._judge(letter, message, now_s)
+        except Refused as refused:
+            said = RequestRefused(failure=Failure.of(refused))
+        if said is not None:
+            self.plan.send(letter.source, said, letter.id)
+
+    def _judge(self, letter: Letter, message: Request, now_s: float) -> Message | None:
+        if letter.kind not in _PEOPLE:
+            what = "A token of a container, a worker or an agent can do nothing about clusters."
+            raise Refused(what, fix="Use a token of your own: levers9 login.", code=FORBIDDEN)
+        asker = Asker.of(letter, self._settings.default_workspace)
+        match message:
+            case JoinCluster(spec=spec):
+                return self._join(letter, asker, spec, now_s)
+            case ReadClusters(name=name):
+                return self._stand(asker, now_s, name)
+            case ShareCluster(name=name, shared=shared):
+                return self._share(asker, name, shared=shared, now_s=now_s)
+            case LeaveCluster(name=name):
+                self._leave(letter, asker, name, now_s)
+                return None
+
+    # Reading
+
+    def _stand(self, asker: Asker, now_s: float, name: str = "") -> ClustersStand:
+        found = named(self._book, asker) if not name else (self._find(asker, name),)
+        return ClustersStand(
+            clusters=tuple(self._showing.standing(one, asker, now_s) for one in found),
+            agent_image=self._settings.agent_image,
+            worker_image=self._settings.worker_image,
+        )
+
+    def _find(self, asker: Asker, name: str) -> Shown:
+        """By the name under which the asker knows it, or by its pool's."""
+        seen = named(self._book, asker)
+        for shown in seen:
+            if shown.name == name:
+                return shown
+        for shown in seen:
+            if shown.cluster.pool == name:
+                return shown
+        raise Refused(f"There is no cluster {name[:60]!r}.", fix="See: levers9 cluster list.", code=NOT_FOUND)
+
+    # Attaching
+
+    def _join(self, letter: Letter, asker: Asker, spec: ClusterSpec, now_s: float) -> Message | None:
+        if not asker.workspace:
+            raise Refused("Which workspace attaches it?", fix="Use a token of that workspace.", code=INVALID)
+        _check(spec)
+        known = next((one for one in self._book.of_workspace(asker.workspace) if one.row.spec.name == spec.name), None)
+        if known is not None and known.leaving:
+            self._waiting.setdefault(known.pool, []).append(letter)  # its pool has that name too
+            return None
+        self.plan.operations.append(ops.ListWorkspaces())
+        if known is not None:
+            return self._renew(known, asker, spec, now_s)
+        return self._attach(asker, spec, now_s)
+
+    def _attach(self, asker: Asker, spec: ClusterSpec, now_s: float) -> ClusterJoined:
+        most = self._settings.clusters_per_workspace
+        have = sum(not one.leaving for one in self._book.of_workspace(asker.workspace))
+        if most and have >= most:
+            raise Refused(
+                f"This workspace has {have} clusters already, and may have {most}.",
+                "The platform sets that limit: clusters_per_workspace in [attached_clusters].",
+                "Detach one with `levers9 cluster leave NAME`, or ask the platform's admin to raise the limit.",
+                CONFLICT,
+            )
+        row = ops.ClusterRow(
+            cluster_id=self._new_id("cluster"), workspace_id=asker.workspace, spec=spec, created_at_s=now_s
+        )
+        cluster = self._book.add(row)
+        self.plan.operations.append(ops.PutCluster(cluster=row))
+        self.plan.changes.append(BeginPool(pool_of(self._book, cluster)))
+        return self._joined(cluster, asker, now_s, renewed=False)
+
+    def _renew(self, cluster: Cluster, asker: Asker, spec: ClusterSpec, now_s: float) -> ClusterJoined:
+        """Its token ends and another begins; it keeps its sharing, and waits for the agent that has the new one."""
+        if spec.namespace != cluster.row.spec.namespace and len(cluster.jobs):
+            raise Refused(
+                f"Workers of cluster {spec.name!r} run in namespace {cluster.row.spec.namespace!r}.",
+                "An agent acts in one namespace only: nobody could delete their Jobs.",
+                "Keep the namespace, or detach the cluster first.",
+                CONFLICT,
+            )
+        cluster.report, cluster.sequence, cluster.open, cluster.told = None, -1, False, None
+        self.plan.operations += [
+            cluster.change(spec=spec, agent_epoch=0),
+            ops.RevokeTokens(subjects=(cluster.cluster_id,)),
+        ]
+        return self._joined(cluster, asker, now_s, renewed=True)
+
+    def _joined(self, cluster: Cluster, asker: Asker, now_s: float, *, renewed: bool) -> ClusterJoined:
+        token = self._new_token(TokenKind.AGENT)
+        self.plan.operations.append(ops.CreateToken(token=self._token_row(cluster, token, now_s)))
+        standing = self._showing.standing(Shown(cluster.row.spec.name, cluster), asker, now_s)
+        return ClusterJoined(
+            cluster=standing,
+            token=token,
+            agent_image=self._settings.agent_image,
+            worker_image=self._settings.worker_image,
+            renewed=renewed,
+        )
+
+    def _token_row(self, cluster: Cluster, token: str, now_s: float) -> ops.TokenRow:
+        return ops.TokenRow(
+            token_id=self._new_id("token"),
+            workspace_id=cluster.row.workspace_id,
+            kind=TokenKind.AGENT,
+            name=f"agent of cluster {cluster.row.spec.name}",
+            hash=hash_of(token),
+            hint=hint_of(token),
+            active=True,
+            created_at_s=now_s,
+            subject=cluster.cluster_id,
+        )
+
+    # Sharing
+
+    def _share(self, asker: Asker, name: str, *, shared: bool, now_s: float) -> ClustersStand:
+        """New workers serve everybody, or the next job is their owner's again; those that run keep their tokens."""
+        if not asker.admin:
+            what = "Only a platform admin shares a cluster, or takes it back."
+            raise Refused(what, fix="Use a token of kind cluster_admin.", code=FORBIDDEN)
+        shown = self._find(asker, name)
+        cluster = shown.cluster
+        _refuse_configured(cluster)
+        if shared and not self._settings.trusted:
+            raise Refused(
+                f"Cluster {name!r} cannot serve every workspace.",
+                "Code runs as plain processes there, so that work of one workspace could reach another's.",
+                'Where all workspaces trust each other, set isolation = "trusted" in [attached_clusters].',
+                FORBIDDEN,
+            )
+        if cluster.row.shared != shared:
+            self.plan.operations.append(cluster.change(shared=shared))
+            self.plan.changes.append(TermsOfPool(pool_of(self._book, cluster)))
+        return ClustersStand(clusters=(self._showing.standing(shown, asker, now_s),))
+
+    # Detaching
+
+    def _leave(self, letter: Letter, asker: Asker, name: str, now_s: float) -> None:
+        cluster = self._find(asker, name).cluster
+        _refuse_configured(cluster)
+        if cluster.row.shared and not asker.admin:
+            raise Refused(
+                f"Cluster {name!r} is shared: only a platform admin can detach it.",
+                "Jobs of other workspaces run there.",
+                "Ask for it to be taken back first.",
+                FORBIDDEN,
+            )
+        self._leaving.setdefault(cluster.cluster_id, []).append(letter)
+        if cluster.leaves_at_s is not None:
+            return
+        cluster.leaves_at_s = now_s + (LEAVE_WITHIN_S if cluster.open and len(cluster.jobs) else 0.0)
+        for job in cluster.jobs if cluster.open else ():
+            delete = DeleteWorkerJob(
+                namespace=cluster.row.spec.namespace,
+                leader_epoch=self._epoch,
+                worker_id=job.worker_id,
+                why="its cluster is detached",
+            )
+            self.plan.send(cluster.agent, delete)
+
+    def detach(self, cluster: Cluster, now_s: float) -> None:
+        """Its time is up, or its Jobs are gone: its tokens and its workers' end, and its pool retires."""
+        cluster.leaves_at_s = None
+        subjects = (cluster.cluster_id, *(job.worker_id for job in cluster.jobs))
+        self.plan.operations += [
+            cluster.change(leaving=True),
+            ops.RevokeTokens(subjects=subjects),
+            ops.DropPool(pool=cluster.pool),
+        ]
+        self.plan.changes.append(BeginPool(pool_of(self._book, cluster)))
+        for letter in self._leaving.pop(cluster.cluster_id, []):
+            asker = Asker.of(letter, self._settings.default_workspace)
+            self.plan.send(letter.source, self._stand(asker, now_s), letter.id)
+
+    def retired(self, cluster: Cluster, now_s: float) -> None:
+        """Its pool is no more: who waits to attach a cluster of that name may now."""
+        for letter in self._waiting.pop(cluster.pool, []):
+            if isinstance(letter.message, JoinCluster):
+                self.handle(letter, letter.message, now_s)
+
+
+def pool_of(book: ClusterBook, cluster: Cluster) -> ClusterPool:
+    """The pool of a cluster as it is now."""
+    return ClusterPool(
+        name=cluster.pool,
+        serves=book.serves(cluster),
+        owner=cluster.owner,
+        known_as=cluster.row.spec.name,
+        gpu_type=cluster.row.spec.gpu_type,
+        retiring=cluster.row.leaving,
+    )
+
+
+def _refuse_configured(cluster: Cluster) -> None:
+    if cluster.origin is not Origin.ATTACHED:
+        what = f"Pool {cluster.pool!r} is in the configuration file: nobody attached it."
+        raise Refused(what, fix="Change it there, under [[pools]].", code=CONFLICT)
+
+
+def _check(spec: ClusterSpec) -> None:
+    """Raises `Refused` for what no cluster can be."""
+    check_name(spec.name)
+    if not spec.gpu_type:
+        raise Refused("Which cards does it have?", fix="Give their type, such as --gpu GB200.", code=INVALID)
+    if not spec.namespace:
+        raise Refused("A namespace without a name.", fix="Leave it out: it is `levers9` then.", code=INVALID)
+    for word in (spec.gpu_type, spec.namespace, spec.selector, spec.worker_image, spec.pull_secret):
+        if len(word) > _LONGEST:
+            raise Refused(f"{word[:40]!r}… is too long.", fix=f"Write at most {_LONGEST} characters.", code=INVALID)

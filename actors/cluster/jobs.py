@@ -1,0 +1,262 @@
+"""The worker Jobs of one cluster, level-triggered: what is wanted, held against what its agent reports.
+
+A Job that is wanted and in no report is ordered again, one that is reported and not wanted is deleted again. A worker
+has ended only where there is evidence: its Job says so; it stood on a Node that is there and ready, and a complete
+report lacks it; or its Node was replaced by another. Silence, and a Node that is not ready, say nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import Final
+
+import msgspec
+
+from ...model.figures import REPORT_EVERY_S, REPORT_STALE_S
+from ...model.nodes import NodeState
+from ...model.resources import Capacity
+from ...wire.cluster import ClusterReported, JobPhase, JobReport, NodeReport
+
+SETTLED_S: Final = 3 * REPORT_EVERY_S  # what was said to an agent so long ago has reached it, or is lost
+_NOT_STARTED: Final = (JobPhase.NO_POD, JobPhase.PENDING)
+_NOTHING: Final = Capacity(cpu_milli=0, memory_mib=0)
+
+
+class Job(msgspec.Struct, kw_only=True):
+    """A worker that was ordered and has not ended, as far as is known.
+
+    `token` is "" for one of an earlier leader: its Job cannot be created again. `seen` says that its Job was there.
+    """
+
+    worker_id: str
+    node: str
+    capacity: Capacity = _NOTHING
+    token: str = ""
+    node_uid: str = ""
+    job_uid: str = ""
+    wanted: bool = True
+    why: str = ""  # it is not wanted
+    phase: JobPhase | None = None
+    waits: str = ""  # why it does not start
+    told: bool = False  # its pool knows its handle
+    said_at_s: float | None = None  # when its agent was last told of it, by this leader
+
+    @property
+    def seen(self) -> bool:
+        """Whether its Job was there once."""
+        return bool(self.job_uid)
+
+
+class Create(msgspec.Struct, frozen=True):
+    """Order this Job."""
+
+    job: Job
+
+
+class Delete(msgspec.Struct, frozen=True):
+    """Delete this worker's Job."""
+
+    worker_id: str
+    why: str
+
+
+class Started(msgspec.Struct, frozen=True):
+    """A worker's Job is there; `handle` finds it again."""
+
+    worker_id: str
+    handle: str
+
+
+class Exited(msgspec.Struct, frozen=True):
+    """There is evidence that a worker has ended, or never was."""
+
+    worker_id: str
+    evidence: str
+
+
+Effect = Create | Delete | Started | Exited
+
+
+class Jobs:
+    """Those of one cluster. `epoch` is the leader's: an agent that has heard of it takes no older one's orders."""
+
+    def __init__(self, epoch: int) -> None:
+        self._epoch = epoch
+        self._jobs: dict[str, Job] = {}
+        self._by_node: dict[str, list[str]] = {}  # workers in the order in which they came
+
+    def __len__(self) -> int:
+        return len(self._jobs)
+
+    def __iter__(self) -> Iterator[Job]:
+        return iter(tuple(self._jobs.values()))
+
+    def __contains__(self, worker_id: str) -> bool:
+        return worker_id in self._jobs
+
+    @property
+    def pending(self) -> int:
+        """How many have not started, as far as is known."""
+        return sum(job.phase is not JobPhase.RUNNING for job in self._jobs.values())
+
+    def on(self, node: str) -> Job | None:
+        """The worker that stands on a node, or will."""
+        there = self._by_node.get(node)
+        return self._jobs[there[0]] if there else None
+
+    # What pools say
+
+    def want(self, worker_id: str, node: str, capacity: Capacity, token: str) -> None:
+        """A worker was ordered. Told again it changes nothing."""
+        known = self._jobs.get(worker_id)
+        if known is None:
+            self._add(Job(worker_id=worker_id, node=node, capacity=capacity, token=token))
+        elif not known.token:
+            known.token, known.capacity = token, capacity
+
+    def adopt(self, worker_id: str, node: str, handle: str, *, wanted: bool) -> None:
+        """A worker of an earlier leader: its Job is there, or is not, or is on its way."""
+        if worker_id in self._jobs:
+            return
+        node_uid, job_uid = read_handle(handle)
+        job = Job(worker_id=worker_id, node=node, node_uid=node_uid, job_uid=job_uid, wanted=wanted, told=bool(job_uid))
+        job.why = "" if wanted else "it was given up: nothing was heard of it for too long"
+        self._add(job)
+
+    def unwant(self, worker_id: str, why: str) -> None:
+        """A worker is of no use: its Job is to go. It counts until there is evidence that it did."""
+        job = self._jobs.get(worker_id)
+        if job is not None and job.wanted:
+            job.wanted, job.why = False, why
+
+    def _add(self, job: Job) -> None:
+        self._jobs[job.worker_id] = job
+        self._by_node.setdefault(job.node, []).append(job.worker_id)
+
+    def _remove(self, job: Job) -> None:
+        del self._jobs[job.worker_id]
+        self._by_node[job.node].remove(job.worker_id)
+        if not self._by_node[job.node]:
+            del self._by_node[job.node]
+
+    # What is to be done
+
+    def say(self, worker_id: str, report: ClusterReported | None, now_s: float) -> Iterator[Effect]:
+        """What its agent is told of one worker at once, without waiting for the next report."""
+        job = self._jobs.get(worker_id)
+        if job is None:
+            return
+        if not job.wanted:
+            job.said_at_s = now_s
+            yield Delete(worker_id, job.why)
+        elif report is not None and not job.seen:
+            nodes = {node.name: node for node in report.nodes if node.name == job.node}
+            yield from self._create(job, nodes.get(job.node), now_s)
+
+    def hear(self, report: ClusterReported, now_s: float) -> list[Effect]:
+        """What a report means for all workers: what is to be said again, and of whose end there is evidence."""
+        nodes = {node.name: node for node in report.nodes}
+        reported = {one.worker_id: one for one in report.jobs}
+        effects: list[Effect] = []
+        for job in self:
+            there = reported.get(job.worker_id)
+            if there is not None:
+                effects += self._there(job, there, nodes.get(job.node), now_s)
+            else:
+                effects += self._missing(job, report, nodes.get(job.node), now_s)
+        effects += _unknown(one for key, one in reported.items() if key not in self._jobs)
+        return effects
+
+    def _there(self, job: Job, there: JobReport, node: NodeReport | None, now_s: float) -> Iterator[Effect]:
+        if there.phase is JobPhase.REFUSED:
+            yield from self._refused(job, there)
+        elif there.phase is JobPhase.ENDED:
+            yield self._exit(job, there.why or "its pod has ended")
+        elif job.job_uid and there.job_uid and there.job_uid != job.job_uid:
+            yield self._exit(job, "its Job was replaced by another of the same name")
+            yield Delete(job.worker_id, "it is not the Job that was ordered")
+        else:
+            yield from self._stands(job, there, node, now_s)
+
+    def _stands(self, job: Job, there: JobReport, node: NodeReport | None, now_s: float) -> Iterator[Effect]:
+        job.phase = there.phase
+        job.job_uid = job.job_uid or there.job_uid
+        job.node_uid = job.node_uid or (node.uid if node is not None else "")
+        job.waits = there.why if there.phase in _NOT_STARTED else ""
+        if job.job_uid and not job.told:
+            job.told = True
+            yield Started(job.worker_id, handle_of(job))
+        if not job.wanted:
+            job.said_at_s = now_s
+            yield Delete(job.worker_id, job.why)
+
+    def _refused(self, job: Job, there: JobReport) -> Iterator[Effect]:
+        """The agent did not create it: the order is given up. Of a Job that was there it says nothing."""
+        if job.seen:
+            return
+        yield self._exit(job, f"its agent did not create it: {there.why or 'it did not say why'}")
+        yield Delete(job.worker_id, "the order is given up")
+
+    def _missing(self, job: Job, report: ClusterReported, node: NodeReport | None, now_s: float) -> Iterator[Effect]:
+        evidence = self._evidence(job, report, node, now_s)
+        if evidence:
+            yield self._exit(job, evidence)
+        elif not job.wanted:
+            if not job.seen and job.said_at_s is None:
+                job.said_at_s = now_s
+            yield Delete(job.worker_id, job.why)
+        elif not job.seen:
+            yield from self._create(job, node, now_s)
+
+    def _evidence(self, job: Job, report: ClusterReported, node: NodeReport | None, now_s: float) -> str:
+        """Why a worker whose Job is in no report has ended; "" when that is not known."""
+        if report.problem or report.view_age_s >= REPORT_STALE_S:
+            return ""
+        if not job.seen:
+            return "" if self._may_come(job, report, now_s) else "its Job was never created"
+        if node is None:
+            return ""
+        if job.node_uid and node.uid and node.uid != job.node_uid:
+            return "its node was replaced by another of the same name"
+        return "its Job is gone, and its node is there" if node.state is NodeState.READY else ""
+
+    def _may_come(self, job: Job, report: ClusterReported, now_s: float) -> bool:
+        """Whether the Job of an order may still be created: it is wanted, or what was said of it is on its way."""
+        if job.token and job.wanted:
+            return True
+        if report.leader_epoch < self._epoch:
+            return True  # the agent may still take an earlier leader's word
+        return job.said_at_s is not None and now_s - job.said_at_s < SETTLED_S
+
+    def _create(self, job: Job, node: NodeReport | None, now_s: float) -> Iterator[Effect]:
+        """Where its node is reported, and no other worker of ours is there."""
+        first = self.on(job.node)
+        if node is None or not job.token or first is not job:
+            return
+        if job.node_uid and job.node_uid != node.uid and job.said_at_s is not None:
+            return  # it was ordered for a Node that is gone
+        job.node_uid, job.said_at_s = node.uid, now_s
+        yield Create(job)
+
+    def _exit(self, job: Job, evidence: str) -> Exited:
+        self._remove(job)
+        return Exited(job.worker_id, f"{job.why}: {evidence}" if job.why else evidence)
+
+
+def _unknown(reported: Iterable[JobReport]) -> Iterator[Effect]:
+    """Jobs that nobody wants; one that has ended goes by itself."""
+    for one in reported:
+        if one.phase is not JobPhase.ENDED:
+            yield Delete(one.worker_id, "nobody wants this worker")
+
+
+def handle_of(job: Job) -> str:
+    """What finds a worker's Job again: names are not identities."""
+    return f"job/{job.node_uid}/{job.job_uid}"
+
+
+def read_handle(handle: str) -> tuple[str, str]:
+    """The identities of the Node and of the Job in a handle, "" where there is none."""
+    kind, _, rest = handle.partition("/")
+    node_uid, _, job_uid = rest.rpartition("/")
+    return (node_uid, job_uid) if kind == "job" else ("", "")

@@ -1,0 +1,160 @@
+"""What of a cluster who may see: its owner and the platform's admins all, others of a shared one what can run there."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Final
+
+import msgspec
+
+from ...model.clusters import Origin
+from ...model.states import TokenKind
+from ...wire.cluster import ClusterStanding, JobPhase, NodeReport, NodeShown
+from ...wire.letter import Letter
+from .book import Cluster, ClusterBook
+from .jobs import Job
+from .settings import ClusterSettings
+
+WAITS_TOLD: Final = 20
+_PROBLEM: Final = "its agent has a problem that its owner is told of"
+_NOT_STARTED: Final = "a worker that was ordered has not started"
+
+
+class Asker(msgspec.Struct, frozen=True, kw_only=True):
+    """Who asks. Clusters of an admin are those of the workspace that it names, or of the platform's default one."""
+
+    workspace: str
+    admin: bool
+
+    @classmethod
+    def of(cls, letter: Letter, default_workspace: str) -> Asker:
+        """As the gateway says."""
+        admin = letter.kind == TokenKind.CLUSTER_ADMIN
+        return cls(workspace=letter.workspace or (default_workspace if admin else ""), admin=admin)
+
+    def owns(self, cluster: Cluster) -> bool:
+        """Whether it attached it."""
+        return bool(self.workspace) and cluster.owner == self.workspace
+
+    def sees(self, cluster: Cluster) -> bool:
+        """Whether it may know that it is there."""
+        return not cluster.row.leaving and (self.owns(cluster) or self.admin or _is_shared(cluster))
+
+    def knows(self, cluster: Cluster) -> bool:
+        """Whether it may know the names of its nodes, its namespace and its image."""
+        return self.owns(cluster) or self.admin
+
+
+def _is_shared(cluster: Cluster) -> bool:
+    return cluster.row.shared and cluster.origin is Origin.ATTACHED
+
+
+class Shown(msgspec.Struct, frozen=True):
+    """A cluster under the name by which its asker knows it."""
+
+    name: str
+    cluster: Cluster
+
+
+def named(book: ClusterBook, asker: Asker) -> tuple[Shown, ...]:
+    """What the asker may see: its own first, then others. Of several of one name all but the first go by their pool."""
+    seen = [cluster for cluster in book.all() if asker.sees(cluster)]
+    ordered = sorted(seen, key=lambda one: (not asker.owns(one), one.row.spec.name, one.pool))
+    shown: dict[str, Shown] = {}
+    for cluster in ordered:
+        name = cluster.row.spec.name if cluster.row.spec.name not in shown else cluster.pool
+        shown[name] = Shown(name, cluster)
+    return tuple(shown.values())
+
+
+class Showing:
+    """Makes standings. `workspaces` are names by identity."""
+
+    def __init__(self, settings: ClusterSettings, book: ClusterBook, workspaces: Mapping[str, str]) -> None:
+        self._settings = settings
+        self._book = book
+        self._workspaces = workspaces
+
+    def standing(self, shown: Shown, asker: Asker, now_s: float) -> ClusterStanding:
+        """A cluster as its asker may know it."""
+        cluster, row, report = shown.cluster, shown.cluster.row, shown.cluster.report
+        knows = asker.knows(cluster)
+        version = report.version if report is not None else ""
+        return ClusterStanding(
+            cluster_id=cluster.cluster_id,
+            name=shown.name,
+            pool=cluster.pool,
+            gpu_type=row.spec.gpu_type,
+            state=cluster.state(now_s),
+            shared=not self._book.serves(cluster),
+            owned=asker.owns(cluster),
+            origin=cluster.origin,
+            spec=row.spec if knows else None,
+            workspace=self._workspaces.get(row.workspace_id, row.workspace_id) if asker.admin else "",
+            nodes=tuple(_node(node, cluster, knows=knows) for node in (report.nodes if report is not None else ())),
+            matched=report.matched if report is not None else 0,
+            last_seen_s=max(row.seen_at_s, cluster.heard_at_s),
+            created_at_s=row.created_at_s,
+            agent_version=version if knows else "",
+            agent_started_at_s=report.started_at_s if report is not None and knows else 0.0,
+            agent_outdated=knows and is_older(version, self._settings.version),
+            workers=len(cluster.jobs),
+            pending=cluster.jobs.pending,
+            problem=problem_of(cluster, knows=knows),
+            waits=tuple(dict.fromkeys(waits_of(cluster, knows=knows)))[:WAITS_TOLD],
+        )
+
+
+def _node(node: NodeReport, cluster: Cluster, *, knows: bool) -> NodeShown:
+    job = cluster.jobs.on(node.name)
+    gpu_type = cluster.row.spec.gpu_type if node.allocatable.gpu_count else ""
+    return NodeShown(
+        name=node.name if knows else "",
+        state=node.state,
+        allocatable=msgspec.structs.replace(node.allocatable, gpu_type=gpu_type),
+        free=msgspec.structs.replace(node.free, gpu_type=gpu_type),
+        worker_id=job.worker_id if job is not None and knows else "",
+        worker_state=_worker_state(job),
+        labels=node.labels if knows else (),
+        why=node.why if knows else "",
+    )
+
+
+def _worker_state(job: Job | None) -> str:
+    if job is None:
+        return ""
+    if not job.wanted:
+        return "ending"
+    return "running" if job.phase is JobPhase.RUNNING else "pending"
+
+
+def problem_of(cluster: Cluster, *, knows: bool) -> str:
+    """Why its agent cannot see its cluster as it should, or why nothing is offered there."""
+    report = cluster.report
+    if report is None:
+        return ""
+    if report.problem:
+        return report.problem if knows else _PROBLEM
+    if not report.matched and not report.nodes:
+        return "its selector names no node"
+    if not any(node.allocatable.gpu_count for node in report.nodes):
+        return f"none of the {max(report.matched, len(report.nodes))} nodes that its selector names has a card"
+    return ""
+
+
+def waits_of(cluster: Cluster, *, knows: bool) -> Iterator[str]:
+    """Why workers that were ordered do not start, those that were ordered first first."""
+    for job in cluster.jobs:
+        if job.waits and job.wanted:
+            yield f"{job.waits} (worker {job.worker_id})" if knows else _NOT_STARTED
+
+
+def is_older(version: str, ours: str) -> bool:
+    """Whether an agent is of an earlier release than the platform; of what is no version nothing is said."""
+    theirs, own = _numbers(version), _numbers(ours)
+    return bool(theirs) and bool(own) and theirs < own
+
+
+def _numbers(version: str) -> tuple[int, ...]:
+    parts = version.split("+")[0].split(".")
+    return tuple(int(part) for part in parts) if all(part.isdecimal() for part in parts) else ()
