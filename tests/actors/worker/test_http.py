@@ -1,6 +1,7 @@
 """Objects and logs over HTTP: what is asked, what is asked again, and what is refused for good."""
 
 import contextlib
+import ssl
 from collections.abc import AsyncIterator, Callable
 
 import httpx2
@@ -8,12 +9,15 @@ import msgspec
 import pytest
 import structlog.testing
 import trio
+import trustme
 
-from levers9.actors.worker.http import GatewayHttp
+from levers9.actors.worker.http import GatewayHttp, open_http
 from levers9.actors.worker.logs import LogLine
 from levers9.actors.worker.objects import Owner
 from levers9.errors import Refused, StoreUnavailable
 from levers9.model.ids import Chance
+
+from ...wire.carriers.connect_proxy import a_proxy
 
 OWNER = Owner(workspace_id="ws", container_id="c")
 
@@ -81,3 +85,48 @@ async def test_a_refused_chunk_of_logs_holds_up_nothing_and_an_unheard_one_is_th
         with pytest.raises(StoreUnavailable):
             await gateway.send("c", 0, (line,))
     assert told[0]["event"] == "a chunk of logs was refused"
+
+
+@contextlib.asynccontextmanager
+async def a_gateway(name: str, authority: trustme.CA) -> AsyncIterator[int]:
+    """Answers each request over TLS with its own `authorization`, once a connection."""
+    context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+    authority.issue_cert(name).configure_cert(context)
+
+    async def answer(stream: trio.SSLStream[trio.SocketStream]) -> None:
+        with contextlib.suppress(trio.BrokenResourceError):
+            head = bytes(await stream.receive_some(65_536)).decode().lower()
+            token = head.partition("authorization: bearer ")[2].partition("\r\n")[0].encode()
+            await stream.send_all(b"HTTP/1.1 200 OK\r\nConnection: close\r\nContent-Length: %d\r\n\r\n" % len(token))
+            await stream.send_all(token)
+            await stream.aclose()
+
+    async with trio.open_nursery() as nursery:
+        listeners = await trio.open_ssl_over_tcp_listeners(0, context, host="127.0.0.1", https_compatible=True)
+        nursery.start_soon(trio.serve_listeners, answer, listeners)
+        with trio.fail_after(10):
+            yield listeners[0].transport_listener.socket.getsockname()[1]
+        nursery.cancel_scope.cancel()
+
+
+async def test_it_goes_through_a_proxy_with_tls_under_an_authority_of_one_s_own() -> None:
+    authority = trustme.CA()
+    pem = authority.cert_pem.bytes().decode()
+    async with a_proxy(wants="me:pw") as proxy, a_gateway("plane.test", authority) as port:
+        url = f"https://plane.test:{port}"
+        async with open_http(url, "token-1", Chance(1), ca_pem=pem, proxy=proxy.url) as gateway:
+            assert await gateway.get(OWNER, "blob/a") == b"token-1"
+        assert proxy.asked == [f"CONNECT plane.test:{port}"]
+
+
+async def test_why_a_certificate_is_not_trusted_is_told() -> None:
+    async with a_gateway("127.0.0.1", trustme.CA()) as port:
+        async with open_http(f"https://127.0.0.1:{port}", "t", Chance(1)) as gateway:
+            with pytest.raises(StoreUnavailable, match="not signed by anybody this machine trusts"):
+                await gateway.send("c", 0, (LogLine("t", 1, 1, "out", 0.0, "x"),))
+
+
+async def test_the_token_never_goes_to_another_machine_in_the_clear() -> None:
+    with pytest.raises(Refused, match="in the clear"):
+        async with open_http("http://10.0.0.7", "t", Chance(1)):
+            pass

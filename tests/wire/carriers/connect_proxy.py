@@ -48,8 +48,9 @@ class ConnectProxy:
 
     def status(self, host: str, head: bytes) -> int:
         """What is answered."""
-        basic = base64.b64encode(self.wants.encode())
-        if self.wants and b"Proxy-Authorization: Basic " + basic not in head:
+        lines = [line.partition(b": ") for line in head.split(b"\r\n")]
+        said = {name.lower(): value for name, _, value in lines}.get(b"proxy-authorization", b"")
+        if self.wants and said != b"Basic " + base64.b64encode(self.wants.encode()):
             return 407
         return 200 if host in self.names else 403
 
