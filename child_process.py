@@ -130,7 +130,7 @@ class _Run:
             try:
                 async with trio.open_nursery() as waiting:
                     waiting.start_soon(self._say_when_ready, task_status)
-                    await _wait_for_exit(self._process)
+                    await wait_for_exit(self._process)
                     waiting.cancel_scope.cancel(reason="the process has exited")
             finally:
                 with trio.CancelScope(shield=True):  # bounded: TERM has its budget, then comes KILL
@@ -170,12 +170,12 @@ class _Run:
 
     async def _end(self) -> None:
         """Leave nothing of it: its stop signal, KILL after the budget, KILL to what is left of its group, reap."""
-        if not _has_exited(self._process):
+        if not has_exited(self._process):
             self._process.send_signal(self._program.stop_signal)
             with trio.move_on_after(self._program.stop_s):
-                await _wait_for_exit(self._process)
+                await wait_for_exit(self._process)
         os.killpg(self._process.pid, signal.SIGKILL)  # it is not reaped, so that the id is still its own
-        await _wait_for_exit(self._process)
+        await wait_for_exit(self._process)
         self._process.wait()
 
 
@@ -187,7 +187,7 @@ def _spawn(program: Program) -> tuple[subprocess.Popen[bytes], int]:
         env[READY_FD] = str(their_end)
     try:
         process = subprocess.Popen(
-            _tied(program),
+            tied(program),
             env=env,
             cwd=program.cwd,
             stdin=subprocess.DEVNULL,
@@ -204,19 +204,19 @@ def _spawn(program: Program) -> tuple[subprocess.Popen[bytes], int]:
     return process, ready_end
 
 
-def _tied(program: Program) -> tuple[str, ...]:
+def tied(program: Program) -> tuple[str, ...]:
     """The command, so that it dies with us where that is wanted."""
     if program.dies_with_us is None or sys.platform != "linux":
         return program.argv
     return (sys.executable, "-I", "-S", "-c", _TIE, str(os.getpid()), str(int(program.dies_with_us)), *program.argv)
 
 
-async def _wait_for_exit(process: subprocess.Popen[bytes]) -> None:
+async def wait_for_exit(process: subprocess.Popen[bytes]) -> None:
     """Wait until the process has exited, and leave it to be reaped."""
     try:
         pidfd = os.pidfd_open(process.pid)
     except (AttributeError, OSError):
-        while not _has_exited(process):  # noqa: ASYNC110  # this kernel has no event for us
+        while not has_exited(process):  # noqa: ASYNC110  # this kernel has no event for us
             await trio.sleep(_POLL_S)
         return
     try:
@@ -225,7 +225,8 @@ async def _wait_for_exit(process: subprocess.Popen[bytes]) -> None:
         os.close(pidfd)
 
 
-def _has_exited(process: subprocess.Popen[bytes]) -> bool:
+def has_exited(process: subprocess.Popen[bytes]) -> bool:
+    """Whether it has exited; it is left to be reaped."""
     return os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is not None
 
 

@@ -1,0 +1,268 @@
+"""The kubelet of one tray: its node, its lease, and the pods that are bound to it."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Awaitable, Callable
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Final
+
+import trio
+
+from ..errors import KubeRefused, KubeUnavailable
+from ..kube.face import Kube
+from ..kube.kinds import NODES
+from .container import now_s
+from .expansion import PodPlace, quantity
+from .node import lease_body, lease_spec, node_body, node_status
+from .objects import LEASES, PODS, Pod
+from .pod import PodLife, PodServices
+from .podstatus import Outcome, status_body
+from .trays import pod_address
+from .traystate import TrayState
+
+LEASE_NAMESPACE: Final = "kube-node-lease"
+_RETRY_S: Final = 0.5
+_OVER: Final = ("Succeeded", "Failed")
+_log: Final = logging.getLogger("levers9.lab")
+
+
+class Kubelet:
+    """See the module. `pods` are those bound to the tray, as the last watch told; `sync` acts on them."""
+
+    def __init__(self, tray: TrayState, folder: Path, services: PodServices, port: int, lease_every_s: float) -> None:
+        self.tray = tray
+        self.lives: dict[str, PodLife] = {}
+        self.pods: dict[str, Pod] = {}
+        self.registered = trio.Event()
+        self._folder = folder
+        self._services = services
+        self._kube: Kube = services.kube
+        self._port = port
+        self._lease_every_s = lease_every_s
+        self._reachable = trio.Event()
+        self._reachable.set()
+        self._wake = trio.Event()
+        self._node_uid = ""
+        self._nursery: trio.Nursery | None = None
+
+    @property
+    def name(self) -> str:
+        """The node's name."""
+        return self.tray.plan.name
+
+    async def run(self) -> None:
+        """Register, and serve until cancelled."""
+        async with trio.open_nursery() as self._nursery:
+            await self._until_done(self._register)
+            self.registered.set()
+            self._nursery.start_soon(self._renew)
+            while True:
+                await self._reachable.wait()
+                wake = self._wake
+                await trio.sleep(self.tray.faults.slow_s)
+                self.sync()
+                await wake.wait()
+
+    def wake(self) -> None:
+        """Something has changed: a pod, or what is wrong with the tray."""
+        self._wake.set()
+        self._wake = trio.Event()
+
+    # --- The node ----------------------------------------------------------------------------------------------
+
+    async def _register(self) -> None:
+        if await self._kube.get(NODES, self.name) is None:
+            await self._kube.create(NODES, node_body(self.tray))
+        node = await self._kube.patch(NODES, self.name, {"metadata": {"labels": self.tray.labels}})
+        self._node_uid = node.metadata.uid if node is not None else ""
+        await self._beat()
+        await self.tell_status()
+
+    async def tell_status(self) -> None:
+        """Write capacity, addresses and conditions."""
+        body = {"status": node_status(self.tray, self._port, now_s())}
+        await self._kube.patch(NODES, self.name, body, subresource="status")
+
+    async def tell_labels(self) -> None:
+        """Write the labels; those that the tray no longer has are left: it only ever changes their values."""
+        await self._kube.patch(NODES, self.name, {"metadata": {"labels": self.tray.labels}})
+
+    async def _renew(self) -> None:
+        while True:
+            await self._reachable.wait()
+            await self._until_done(self._beat)
+            await trio.sleep(self._lease_every_s)
+
+    async def _beat(self) -> None:
+        now = f"{datetime.now(UTC):%Y-%m-%dT%H:%M:%S.%fZ}"
+        spec = lease_spec(self.name, self._lease_every_s, now)
+        if await self._kube.patch(LEASES, self.name, {"spec": spec}, LEASE_NAMESPACE) is None:
+            await self._kube.create(LEASES, lease_body(self.name, self._node_uid, spec), LEASE_NAMESPACE)
+
+    async def _until_done(self, act: Callable[[], Awaitable[None]]) -> None:
+        while True:
+            try:
+                await act()
+            except (KubeUnavailable, KubeRefused) as error:
+                _log.warning("%s: %s", self.name, error)
+                await trio.sleep(_RETRY_S)
+            else:
+                return
+
+    # --- Faults ------------------------------------------------------------------------------------------------
+
+    def set_power(self, on: bool) -> None:
+        """Without power all processes are gone at once, and the tray is silent."""
+        self.tray.faults.powered = on
+        if not on:
+            for life in self.lives.values():
+                life.killing.cancel(reason="its tray has lost power")
+        self._reach()
+
+    def set_connection(self, whole: bool) -> None:
+        """Cut off, the tray is silent, and what runs there goes on."""
+        self.tray.faults.connected = whole
+        self._reach()
+
+    def _reach(self) -> None:
+        """Fall silent, or go on from what the API server says now."""
+        if not self.tray.reachable:
+            if self._reachable.is_set():
+                self._reachable = trio.Event()
+            return
+        assert self._nursery is not None
+        self._reachable.set()
+        self._nursery.start_soon(self._until_done, self._beat)
+        self._nursery.start_soon(self._until_done, self.tell_status)
+        self.wake()
+
+    def nudge(self) -> None:
+        """Let waiting pulls try again."""
+        for life in self.lives.values():
+            life.nudge()
+
+    async def evict(self) -> None:
+        """Evict all pods, as under memory pressure."""
+        why = Outcome("Evicted", "The node was low on resource: memory.")
+        async with trio.open_nursery() as nursery:
+            for life in self.lives.values():
+                if not life.over.is_set():
+                    nursery.start_soon(_evict, life, why)
+
+    # --- Its pods ----------------------------------------------------------------------------------------------
+
+    def sync(self) -> None:
+        """Compare what is bound here with what runs here, and act on each difference."""
+        assert self._nursery is not None
+        for uid, pod in self.pods.items():
+            life = self.lives.get(uid)
+            if life is None:
+                self._begin(pod)
+                continue
+            life.pod = pod
+            if pod.metadata.deletion_timestamp and not life.stopping.is_set():
+                grace_s = pod.metadata.deletion_grace_period_seconds
+                self._nursery.start_soon(life.stop, float(life.grace_s if grace_s is None else grace_s))
+            if pod.metadata.deletion_timestamp:
+                life.changed()
+        for uid, life in self.lives.items():
+            if uid not in self.pods:
+                life.killing.cancel(reason="the pod is no longer there")
+
+    def _begin(self, pod: Pod) -> None:
+        assert self._nursery is not None
+        if pod.metadata.deletion_timestamp:
+            self._nursery.start_soon(self._forget, pod)
+        elif pod.status.phase not in _OVER:
+            life = self.lives[pod.metadata.uid] = self._life(pod)
+            self._nursery.start_soon(self._live, life)
+
+    def _life(self, pod: Pod) -> PodLife:
+        uid = pod.metadata.uid
+        host = self.tray.plan.address
+        address = host if pod.spec.host_network else pod_address(self.tray.plan, self.tray.place(uid))
+        place = PodPlace(node=self.name, host_ip=host, pod_ip=address)
+        life = PodLife(pod, self.tray, place, self._folder / "pods" / uid, self._services)
+        if self.tray.allocate(uid, cards_asked(pod)) is None:
+            message = "Pod was rejected: Allocate failed due to requested number of devices unavailable for "
+            life.outcome = Outcome("UnexpectedAdmissionError", f"{message}nvidia.com/gpu")
+        elif pod.status.phase == "Running" and pod.spec.restart_policy == "Never":
+            life.outcome = Outcome("NodeShutdown", "Its containers were lost when the node lost power.")
+        return life
+
+    async def _live(self, life: PodLife) -> None:
+        uid = life.pod.metadata.uid
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(self._tell, life)
+            if life.outcome is None:
+                await life.run()
+            else:
+                life.over.set()
+                life.changed()
+            self.tray.release(uid)
+        self.tray.release(uid, place=True)
+        del self.lives[uid]
+        if uid not in self.pods:
+            life.remove_files()
+        elif self.tray.reachable:
+            self.wake()
+
+    async def _tell(self, life: PodLife) -> None:
+        """Write its status after each change, until it has ended and that is written, or the pod is not there."""
+        while True:
+            await life.dirty.wait()
+            await self._reachable.wait()
+            await trio.sleep(self.tray.faults.slow_s)
+            life.dirty = trio.Event()
+            if life.pod.metadata.uid not in self.pods:
+                if life.over.is_set():
+                    return
+                continue
+            over = life.over.is_set()
+            told = await self._write(life)
+            if not told:
+                life.changed()
+                await trio.sleep(_RETRY_S)
+            elif over:
+                await self._end(life)
+                return
+
+    async def _write(self, life: PodLife) -> bool:
+        meta = life.pod.metadata
+        body = status_body(life.view, life.pod.status.conditions or (), now_s())
+        patch = {"metadata": {"uid": meta.uid}, "status": body}
+        try:
+            await self._kube.patch(PODS, meta.name, patch, meta.namespace, subresource="status")
+        except KubeRefused as refused:
+            return refused.reason in ("Conflict", "NotFound")  # another pod of that name
+        except KubeUnavailable as error:
+            _log.warning("%s: %s", self.name, error)
+            return False
+        return True
+
+    async def _end(self, life: PodLife) -> None:
+        if life.pod.metadata.deletion_timestamp:
+            await self._forget(life.pod)
+
+    async def _forget(self, pod: Pod) -> None:
+        meta = pod.metadata
+
+        async def delete() -> None:
+            await self._kube.delete(PODS, meta.name, meta.namespace, uid=meta.uid, grace_s=0)
+
+        await self._until_done(delete)
+
+
+async def _evict(life: PodLife, why: Outcome) -> None:
+    await life.stop(0.0, why, disrupted=True)
+
+
+def cards_asked(pod: Pod) -> int:
+    """How many cards a pod's containers are given together."""
+    found = 0.0
+    for container in pod.spec.containers:
+        limits = (container.resources.limits if container.resources else None) or {}
+        found += quantity(str(limits.get("nvidia.com/gpu", 0)))
+    return int(found)

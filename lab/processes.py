@@ -1,0 +1,108 @@
+"""A container's process: a group of its own, with its output in a log, ended with TERM and then KILL."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import subprocess
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Final
+
+import trio
+
+from ..child_process import Program, tied, wait_for_exit
+from ..errors import LeversError
+from .logfile import ContainerLog
+
+_PIECE_BYTES: Final = 64 << 10
+_DRAIN_S: Final = 0.5  # for what a process wrote just before it ended, where a grandchild holds its output open
+
+
+class CannotStart(LeversError):
+    """The command of a container is not there, or can't be run."""
+
+    code = "lab_start"
+
+
+class ContainerProcess:
+    """A started process. `exit_code` is None while it runs; one that a signal ended has 128 and the signal's number."""
+
+    def __init__(self, process: subprocess.Popen[bytes]) -> None:
+        self._process = process
+        self.exit_code: int | None = None
+        self.ended = trio.Event()
+
+    @property
+    def pid(self) -> int:
+        """Its number, and that of its group."""
+        return self._process.pid
+
+    def signal(self, number: signal.Signals) -> None:
+        """Signal the whole group; nothing happens where it has ended."""
+        if self.exit_code is None:
+            try:
+                os.killpg(self._process.pid, number)
+            except ProcessLookupError:
+                return
+
+    async def stop(self, grace_s: float) -> None:
+        """TERM, and KILL after the grace; returns once it has ended."""
+        with trio.CancelScope(shield=True):
+            self.signal(signal.SIGTERM)
+            with trio.move_on_after(grace_s):
+                await self.ended.wait()
+            self.signal(signal.SIGKILL)
+            await self.ended.wait()
+
+    async def attend(self, log: ContainerLog) -> None:
+        """Read what it writes and wait for its end; cancelled, it kills the group first."""
+        assert self._process.stdout is not None
+        assert self._process.stderr is not None
+        async with trio.open_nursery() as nursery:
+            reading = trio.CancelScope(shield=True)
+            for name, pipe in (("stdout", self._process.stdout), ("stderr", self._process.stderr)):
+                nursery.start_soon(_read, pipe.fileno(), name, log, reading)
+            try:
+                await wait_for_exit(self._process)
+            finally:
+                self.signal(signal.SIGKILL)  # what is left of its group goes with it: the id is still its own
+                with trio.CancelScope(shield=True):
+                    await wait_for_exit(self._process)
+                code = self._process.wait()
+                self.exit_code = code if code >= 0 else 128 - code
+                reading.deadline = trio.current_time() + _DRAIN_S
+        log.finish()
+        self._process.stdout.close()
+        self._process.stderr.close()
+        self.ended.set()
+
+
+def start(argv: Sequence[str], environment: Mapping[str, str], folder: Path) -> ContainerProcess:
+    """Start a process. Raises `CannotStart`."""
+    program = shutil.which(argv[0], path=environment.get("PATH", os.defpath))
+    if program is None:
+        raise CannotStart(f'exec: "{argv[0]}": executable file not found in $PATH')
+    if not folder.is_dir():
+        raise CannotStart(f"chdir to cwd ({str(folder)!r}) failed: no such file or directory")
+    try:
+        process = subprocess.Popen(
+            tied(Program(argv=(program, *argv[1:]))),
+            env=dict(environment),
+            cwd=folder,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            start_new_session=True,
+        )
+    except OSError as error:
+        raise CannotStart(f"exec: {argv[0]!r}: {error.strerror}") from error
+    return ContainerProcess(process)
+
+
+async def _read(descriptor: int, name: str, log: ContainerLog, reading: trio.CancelScope) -> None:
+    with reading:
+        async with trio.lowlevel.FdStream(os.dup(descriptor)) as stream:
+            while data := bytes(await stream.receive_some(_PIECE_BYTES)):
+                log.write(name, data)
