@@ -7,7 +7,6 @@ import signal
 import subprocess
 import sys
 from collections.abc import AsyncIterator, Callable
-from functools import partial
 from pathlib import Path
 
 import msgspec
@@ -17,61 +16,12 @@ import trio
 from levers9.actors.worker.meeting import own_address
 from levers9.daemons.worker import main, parse
 from levers9.errors import ConfigError
-from levers9.model.ids import Chance
-from levers9.model.resources import Capacity, Shape
-from levers9.wire.carrier import Carrier
-from levers9.wire.carriers import websocket
-from levers9.wire.client import StubSpec
-from levers9.wire.letter import Letter, open_envelope, seal
-from levers9.wire.link import Acceptor, Link, Received
-from levers9.wire.message import Message, Payload
-from levers9.wire.scheduling import ContainerReady, StartContainer, WorkerLeaving, WorkerReported
-from levers9.wire.work import AttemptOrder, AttemptsFinished, RunAttempts
+from levers9.model.resources import Capacity
+from levers9.wire.scheduling import WorkerLeaving, WorkerReported
+
+from .worker_plane import Gateway, run_a_call
 
 DROP_FROM_BOUNDING_SET, MAY_TRACE = 24, 19
-PYTHON = f"{sys.version_info[0]}.{sys.version_info[1]}"
-
-
-class Gateway:
-    """Takes a worker's stream, notes what it hears, and speaks."""
-
-    def __init__(self) -> None:
-        self.acceptor = Acceptor(chance=Chance(1))
-        self.heard: list[Message] = []
-        self.link: Link | None = None
-        self.news = trio.Event()
-        self.port = 0
-
-    async def serve(self, *, task_status: trio.TaskStatus[None]) -> None:
-        async with trio.open_nursery() as nursery:
-            await nursery.start(self.acceptor.run)
-            self.port = await nursery.start(partial(websocket.serve, "127.0.0.1", 0, self.handle))
-            task_status.started()
-
-    async def handle(self, request: websocket.RequestInfo, carrier: Carrier) -> None:
-
-        await self.acceptor.serve(carrier, name="worker/w1", on_link=self.on_link)
-
-    async def on_link(self, link: Link) -> None:
-        self.link = link
-        while True:
-            event = await link.next_event()
-            if isinstance(event, Received):
-                self.heard += [open_envelope(envelope).message for envelope in event.envelopes]
-                self.news.set()
-                self.news = trio.Event()
-
-    async def say(self, *messages: Message) -> None:
-        assert self.link is not None
-        await self.link.send(*(seal(Letter(one, source="tasks", target="worker/w1"), Chance()) for one in messages))
-
-    async def until(self, kind: type[Message]) -> Message:
-        with trio.fail_after(20):
-            while True:
-                found = [message for message in self.heard if isinstance(message, kind)]
-                if found:
-                    return found[-1]
-                await self.news.wait()
 
 
 @contextlib.asynccontextmanager
@@ -110,31 +60,6 @@ async def a_worker(
                 with trio.CancelScope(shield=True):
                     await process.wait()
             nursery.cancel_scope.cancel()
-
-
-async def run_a_call(gateway: Gateway, env: tuple[tuple[str, str], ...] = ()) -> bytes:
-    await gateway.until(WorkerReported)
-    shape = Shape(cpu_milli=100, memory_mib=256)
-    spec = StubSpec(
-        app="a",
-        name="n",
-        kind="job",
-        handler="mod:function",
-        code_key="",
-        python=PYTHON,
-        shape=shape,
-        timeout_s=60,
-        retries=0,
-        env=env,
-    )
-    await gateway.say(StartContainer(container_id="c1", stub_id="s", workspace_id="ws", spec=spec))
-    await gateway.until(ContainerReady)
-    order = AttemptOrder("t1", 1, Payload("msgpack", b"\x92\x90\x80"), 60.0)
-    await gateway.say(RunAttempts(container_id="c1", attempts=(order,)))
-    finished = await gateway.until(AttemptsFinished)
-    assert isinstance(finished, AttemptsFinished)
-    assert finished.results[0].result is not None
-    return finished.results[0].result.data
 
 
 @pytest.mark.slow

@@ -41,7 +41,7 @@ def ca_of(environment: Mapping[str, str] = os.environ) -> str:
 def why_untrusted(error: BaseException | None, host: str) -> str:
     """A sentence about a certificate that did not pass, with what to do; "" when `error` is about something else."""
     while error is not None and not isinstance(error, ssl.SSLCertVerificationError):
-        error = error.__cause__
+        error = error.__cause__ or error.__context__
     if error is None:
         return ""
     code = error.verify_code
