@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterable
 
 import msgspec
 
@@ -49,11 +48,13 @@ class Accounts:
     def __init__(self, *, ignore_below: int | None = None) -> None:
         self._ignore_below = ignore_below
         self._counted: dict[str, _Counted] = {}  # by UID
+        self._unseen: dict[str, None] = {}  # while all are told anew: those that were not told yet
         self._totals: dict[str, Total] = {}
         self._shared: dict[Uses, Uses] = {}  # most pods are alike: each amount is kept once
 
     def put(self, pod: Pod) -> tuple[str, ...]:
         """A pod as it is now; returns the nodes for which that makes a difference."""
+        self._unseen.pop(pod.metadata.uid, None)
         if not counts(pod) or self._ignored(pod):
             return self.remove(pod.metadata.uid)
         uses = uses_of(pod)
@@ -64,10 +65,11 @@ class Accounts:
         now = _Counted(sys.intern(pod.spec.node_name), self._shared.setdefault(uses, uses))
         self._counted[pod.metadata.uid] = now
         self._totals.setdefault(now.node, Total()).add(uses, 1)
-        return (*gone, now.node) if gone != (now.node,) else gone
+        return gone if now.node in gone else (*gone, now.node)
 
     def remove(self, uid: str) -> tuple[str, ...]:
         """A pod is gone, or counts no more."""
+        self._unseen.pop(uid, None)
         earlier = self._counted.pop(uid, None)
         if earlier is None:
             return ()
@@ -77,16 +79,15 @@ class Accounts:
             del self._totals[earlier.node]
         return (earlier.node,)
 
-    def replace(self, pods: Iterable[Pod]) -> tuple[str, ...]:
-        """All pods there are; returns the nodes that had some or have some."""
-        touched = dict.fromkeys(self._totals)
-        self._counted.clear()
-        self._totals.clear()
-        self._shared.clear()
-        for pod in pods:
-            self.put(pod)
-        touched.update(dict.fromkeys(self._totals))
-        return tuple(touched)
+    def list_began(self) -> None:
+        """All pods are about to be told anew."""
+        self._unseen = dict.fromkeys(self._counted)
+
+    def list_ended(self) -> tuple[str, ...]:
+        """They were: those that were not told are gone. Returns the nodes that had some of them."""
+        touched = [self.remove(uid) for uid in tuple(self._unseen)]
+        self._unseen.clear()
+        return tuple(dict.fromkeys(node for nodes in touched for node in nodes))
 
     def of(self, node: str) -> Total:
         """What is taken of a node; not to be changed."""

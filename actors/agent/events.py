@@ -101,9 +101,10 @@ class JobNotMade(msgspec.Struct, frozen=True):
 
 
 class JobDropped(msgspec.Struct, frozen=True):
-    """A Job was asked to go, or was not there; `why` says why it could not be asked."""
+    """A Job was asked to go, or not `found`; `why` says why it could not be asked."""
 
     worker_id: str
+    found: bool = True
     why: str = ""
 
 

@@ -56,6 +56,7 @@ def selector_of(place: Place) -> str:
 def body_of(job: WorkerJob, settings: AgentSettings, place: Place, ground: Ground) -> Json:
     """The Job: one pod, once, on this very node; the scheduler looks whether there is room, and says why not."""
     labels = {MANAGED_BY: OURS, WORKER: job.worker_id, CLUSTER: place.cluster_id}
+    node = {NODE: job.node, NODE_UID: job.node_uid}
     return {
         "apiVersion": "batch/v1",
         "kind": "Job",
@@ -63,13 +64,13 @@ def body_of(job: WorkerJob, settings: AgentSettings, place: Place, ground: Groun
             "name": job.worker_id,
             "namespace": place.namespace,
             "labels": labels,
-            "annotations": {NODE: job.node, NODE_UID: job.node_uid},
+            "annotations": node,
         },
         "spec": {
             "backoffLimit": 0,
             "ttlSecondsAfterFinished": JOB_KEPT_S,
             "template": {
-                "metadata": {"labels": labels, "annotations": _STAYS},
+                "metadata": {"labels": labels, "annotations": _STAYS | node},
                 "spec": _pod(job, settings, place, ground),
             },
         },
