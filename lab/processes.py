@@ -33,6 +33,7 @@ class ContainerProcess:
         self._process = process
         self.exit_code: int | None = None
         self.ended = trio.Event()
+        self._reading = trio.CancelScope(shield=True)
 
     @property
     def pid(self) -> int:
@@ -61,9 +62,7 @@ class ContainerProcess:
         assert self._process.stdout is not None
         assert self._process.stderr is not None
         async with trio.open_nursery() as nursery:
-            reading = trio.CancelScope(shield=True)
-            for name, pipe in (("stdout", self._process.stdout), ("stderr", self._process.stderr)):
-                nursery.start_soon(_read, pipe.fileno(), name, log, reading)
+            nursery.start_soon(self._read, self._process.stdout.fileno(), self._process.stderr.fileno(), log)
             try:
                 await wait_for_exit(self._process)
             finally:
@@ -72,11 +71,18 @@ class ContainerProcess:
                     await wait_for_exit(self._process)
                 code = self._process.wait()
                 self.exit_code = code if code >= 0 else 128 - code
-                reading.deadline = trio.current_time() + _DRAIN_S
+                self._reading.deadline = trio.current_time() + _DRAIN_S
         log.finish()
         self._process.stdout.close()
         self._process.stderr.close()
         self.ended.set()
+
+    async def _read(self, stdout: int, stderr: int, log: ContainerLog) -> None:
+        """What it still writes while it is being ended counts as well."""
+        with self._reading:
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(_copy, stdout, "stdout", log)
+                nursery.start_soon(_copy, stderr, "stderr", log)
 
 
 def start(argv: Sequence[str], environment: Mapping[str, str], folder: Path) -> ContainerProcess:
@@ -101,8 +107,7 @@ def start(argv: Sequence[str], environment: Mapping[str, str], folder: Path) -> 
     return ContainerProcess(process)
 
 
-async def _read(descriptor: int, name: str, log: ContainerLog, reading: trio.CancelScope) -> None:
-    with reading:
-        async with trio.lowlevel.FdStream(os.dup(descriptor)) as stream:
-            while data := bytes(await stream.receive_some(_PIECE_BYTES)):
-                log.write(name, data)
+async def _copy(descriptor: int, name: str, log: ContainerLog) -> None:
+    async with trio.lowlevel.FdStream(os.dup(descriptor)) as stream:
+        while data := bytes(await stream.receive_some(_PIECE_BYTES)):
+            log.write(name, data)
