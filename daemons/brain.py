@@ -18,10 +18,11 @@ import structlog
 import trio
 
 from .. import __version__
+from ..actors.cluster import ClusterPool, ClustersActor, ClusterSettings
 from ..actors.committing import Surroundings
 from ..actors.counts import Counts
 from ..actors.leader import Campaign, LeaderActor
-from ..actors.pool import GuardActor, PoolActor, PoolsActor, PoolSettings, Processes
+from ..actors.pool import GuardActor, PoolsActor, PoolSettings
 from ..actors.pool.settings import declarations, declared
 from ..actors.scheduler import DEFAULT_PLACEMENT, Header, JournalWriter, SchedulerActor
 from ..actors.tasks import TasksActor
@@ -29,7 +30,9 @@ from ..errors import BrokenByPeer, ClosedByUs
 from ..model.ids import Chance
 from ..model.states import TokenKind
 from ..model.tokens import SECRET_BYTES, make_token
+from ..store import operations as ops
 from ..store.face import Store
+from ..store.operations import rows_of
 from ..store.revocations import RevocationsTold
 from ..store.wakeups import MemoryWakeups, Wakeups
 from ..supervisor import ChildSpec, Intensity, StartChild, Supervisor
@@ -42,15 +45,18 @@ from ..wire.mailbox import Mailbox
 from ..wire.post import Post
 from ..wire.quarantine import Quarantine
 from .accounts import ensure_accounts, ensure_replica_token
+from .clusters import cluster_settings, pool_of_row, settings_of
 from .collector import settle
 from .logs import set_up_logs
 from .orders import BrainOrders, gateway_ipc, journal_dir
+from .pool_children import ATTACHED, PoolChildren
 from .pools import Machines, guard_settings, machines_of, pool_settings, read_table
 from .queueing import queueing_of_files
 from .root_tree import read_root_tree
 from .settings import PoolTable
 from .signals import cancel_on_signal
 
+CLUSTERS_RANK: Final = 1_000_000  # their pools are asked after those of the file, and those that people create
 START_PATIENCE_S: Final = 60.0  # an embedded Postgres may have to recover first
 
 _log: Final = structlog.get_logger("levers9.brain")
@@ -86,13 +92,11 @@ class Brain:
         self._store = RevocationsTold(store, wakeups or MemoryWakeups())
         self._chance = chance
         self._clock = clock
-        self._machines = machines
-        self._processes: dict[str, Processes] = {}  # by pool; they outlive a reign
         self._listen = listen
         self._root_tree = root_tree
         self._journals = journals
-        self._serves: dict[str, str] = {}
         self.post = Post(chance=chance, clock=clock)
+        self._pools = PoolChildren(machines, self.post, chance.id, self.new_token, self._deciding)
         self._acceptor = Acceptor(chance=chance)
         self._counts = Counts()
         self._reign_tree: Supervisor | None = None
@@ -155,18 +159,23 @@ class Brain:
         workspace_id = await ensure_accounts(around, self._orders, self._chance)
         tables = self._orders.settings.pools
         pools = [pool_settings(table, rank, workspace_id) for rank, table in enumerate(tables)]
-        self._serves = {pool.name: pool.serves for pool in pools if pool.serves}
         await self._declare(around, pools)
         queueing = await queueing_of_files(around, self._orders.settings.queueing, self._chance)
-        known = tuple(map(declared, pools))
+        given = cluster_settings(self._orders, workspace_id)
+        attached = await self._attached_pools(around, given)
+        self._pools.terms.clear()
+        for pool in (*pools, *attached):
+            self._pools.agree(pool)
+        known = tuple(map(declared, (*pools, *attached)))
         journal = self._journal(epoch)
         scheduler = SchedulerActor(around, self._chance.id, self.new_token, known, queueing, journal)
         children = [
             self._deciding("scheduler", scheduler.run),
-            self._deciding("tasks", TasksActor(around, self._chance.id, self._serves, queueing).run),
+            self._deciding("tasks", TasksActor(around, self._chance.id, self._pools.terms, queueing).run),
             self._deciding("guard", GuardActor(around, guard_settings(self._orders.settings)).run),
             self._deciding("pools", self._created_pools(around, workspace_id).run),
-            *[self._pool(around, pool, table.kind) for pool, table in zip(pools, tables)],
+            self._deciding("clusters", self._clusters(around, given).run),
+            *[self._pools.spec(around, pool, table.kind) for pool, table in zip(pools, tables)],
         ]
         self._reigns += 1
         self._reign_tree = Supervisor(
@@ -198,12 +207,6 @@ class Brain:
         if records:
             await around.store.apply(*records, epoch=around.epoch)
 
-    def _pool(self, around: Surroundings, pool: PoolSettings, kind: str) -> ChildSpec:
-        if pool.name not in self._processes:
-            self._processes[pool.name] = self._machines(kind, pool, self.post)
-        actor = PoolActor(around, pool, self._processes[pool.name], self._chance.id, self.new_token)
-        return self._deciding(actor.address, actor.run)
-
     def _created_pools(self, around: Surroundings, workspace_id: str) -> PoolsActor:
         """The pools that people create and delete: children of the reign that come and go."""
         created: dict[str, PoolTable] = {}
@@ -215,21 +218,41 @@ class Brain:
             return pool_settings(table, rank, workspace_id)
 
         async def begin(pool: PoolSettings) -> None:
-            assert self._reign_tree is not None
-            await self._reign_tree.stop_child(f"pool/{pool.name}", "it begins anew, with other settings")
-            if pool.serves:
-                self._serves[pool.name] = pool.serves
             kind = created[pool.name].kind if pool.name in created else "process"
-            await self._reign_tree.start_child(self._pool(around, pool, kind))
+            await self._pools.begin(self._children_of_reign, around, pool, kind)
 
         async def finish(name: str) -> None:
-            assert self._reign_tree is not None
-            await self._reign_tree.stop_child(f"pool/{name}")
-            self._processes.pop(name, None)
-            self._serves.pop(name, None)
+            await self._pools.finish(self._children_of_reign, name)
             created.pop(name, None)
 
         return PoolsActor(around, [table.name for table in self._orders.settings.pools], read, begin, finish)
+
+    async def _attached_pools(self, around: Surroundings, given: ClusterSettings) -> list[PoolSettings]:
+        """The pools of attached clusters, as the scheduler knows them before any of their agents has reported."""
+        (rows,) = await around.store.apply(ops.ListClusters())
+        clusters = [pool_of_row(row, trusted=given.trusted) for row in rows_of(rows, ops.ClusterRow)]
+        return [settings_of(pool, CLUSTERS_RANK) for pool in clusters if not pool.retiring]
+
+    def _clusters(self, around: Surroundings, given: ClusterSettings) -> ClustersActor:
+        """Attached clusters: their pools' actors are children of the reign that come and go."""
+
+        async def begin(pool: ClusterPool) -> None:
+            await self._pools.begin(self._children_of_reign, around, settings_of(pool, CLUSTERS_RANK), ATTACHED)
+
+        async def finish(name: str) -> None:
+            await self._pools.finish(self._children_of_reign, name)
+
+        def terms(pool: ClusterPool) -> None:
+            self._pools.agree(settings_of(pool, CLUSTERS_RANK))
+
+        return ClustersActor(
+            around, given, (), self._chance.id, self.new_token, begin=begin, finish=finish, terms=terms
+        )
+
+    @property
+    def _children_of_reign(self) -> Supervisor:
+        assert self._reign_tree is not None
+        return self._reign_tree
 
     def new_token(self, kind: TokenKind) -> str:
         """The value of a new token."""
@@ -237,8 +260,7 @@ class Brain:
 
     async def stop_workers(self) -> None:
         """For a laptop, where nothing is left running."""
-        for processes in self._processes.values():
-            await processes.stop_all()
+        await self._pools.stop_workers()
 
     # Inspection
 

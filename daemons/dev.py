@@ -23,6 +23,7 @@ from ..errors import Refused
 from ..model.places import dev_connection_path
 from ..model.states import TokenKind
 from ..model.tokens import SECRET_BYTES, make_token
+from .cluster_tables import AttachedClustersTable
 from .edge import INTERRUPTED, told
 from .lines import LogStyle, as_json, chosen_style, for_person, without_colours
 from .root import Ready, Root, check_writable, default_run_dir
@@ -130,6 +131,7 @@ def _settings(arguments: argparse.Namespace, state_dir: Path) -> Settings:
         metrics_port=arguments.metrics_port,
         gateways=arguments.gateways,
         pools=(pool,),
+        attached_clusters=AttachedClustersTable(isolation="trusted"),
     )
     if arguments.config:
         settings = _with_tables(settings, Path(arguments.config))

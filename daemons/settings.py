@@ -20,6 +20,7 @@ from ..model.figures import GUARD_PENDING, GUARD_PER_MINUTE, HTTP_PORT, IDLE_WOR
 from ..model.nodes import NodeOffer, NodeState, Traits
 from ..model.queue_tables import QueueingTable
 from ..model.resources import CARD_MILLI, Amount, Capacity, cpu_milli, memory_mib
+from .cluster_tables import AttachedClustersTable, NodeCacheTable, wrong_in_clusters
 
 Table = Mapping[str, object]
 
@@ -144,10 +145,11 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     gateways: int = 1
     pools: tuple[PoolTable, ...] = ()
     provisioning_guard: GuardTable = GuardTable()
+    attached_clusters: AttachedClustersTable = AttachedClustersTable()
     queueing: QueueingTable = QueueingTable()
 
 
-TABLES: Final = frozenset({"pools", "provisioning_guard", "queueing"})  # said in a file only
+TABLES: Final = frozenset({"pools", "provisioning_guard", "attached_clusters", "queueing"})  # said in a file only
 _ENVIRONMENT: Final = {f"LEVERS9_{name.upper()}": name for name in Settings.__struct_fields__ if name not in TABLES}
 
 
@@ -188,6 +190,8 @@ def _wrong_values(settings: Settings) -> Iterator[tuple[str, str]]:
             yield f"pools[{number}].name", f'another pool is named "{pool.name}": write a name of its own'
         yield from ((f"pools[{number}].{key}", wrong) for key, wrong in wrong_in_pool(pool))
     yield from nodes_of_two_pools(settings.pools)
+    for key, wrong in wrong_in_clusters(settings.attached_clusters):
+        yield f"attached_clusters.{key}", wrong
 
 
 def nodes_of_two_pools(pools: tuple[PoolTable, ...]) -> Iterator[tuple[str, str]]:
@@ -277,6 +281,10 @@ def _read(path: Path) -> Table:
             _check_keys(path, text, node, NodeTable.__struct_fields__)
     for guard in _tables([table.get("provisioning_guard")]):
         _check_keys(path, text, guard, GuardTable.__struct_fields__)
+    for clusters in _tables([table.get("attached_clusters")]):
+        _check_keys(path, text, clusters, AttachedClustersTable.__struct_fields__)
+        for cache in _tables([clusters.get("node_cache")]):
+            _check_keys(path, text, cache, NodeCacheTable.__struct_fields__)
     if "queueing" not in table:
         return table
     from .queueing import read_queueing  # most configurations have none

@@ -7,7 +7,7 @@ from typing import Final
 
 import trio
 
-from ...model.feasibility import PoolOffer
+from ...model.feasibility import PoolOffer, PoolTerms, unknown_offer
 from ...model.figures import KEPT_AFTER_READ_S, KEPT_UNREAD_S
 from ...model.queueing_checks import fitting
 from ...model.queueing_parts import merged
@@ -22,26 +22,27 @@ ADDRESS: Final = "tasks"
 LOAD_PAGE: Final = 5_000
 OFFERS_EVERY_S: Final = 2.0
 PRUNE_EVERY_S: Final = 60.0
+ANYBODY: Final = PoolTerms()
 _NO_QUEUEING: Final = Queueing()
 
 
 class TasksActor:
     """Calls of the whole control plane, in one epoch of leadership.
 
-    `serves` names the one workspace of each pool that takes no other's work, `queueing` is what files say
-    of queues: it comes before what was said over REST.
+    `terms` say of pools, by name, whom they serve and what they are called, and may change meanwhile: one that is not
+    there serves anybody. `queueing` is what files say of queues: it comes before what was said over REST.
     """
 
     def __init__(
         self,
         around: Surroundings,
         new_id: Callable[[str], str],
-        serves: Mapping[str, str] | None = None,
+        terms: Mapping[str, PoolTerms] | None = None,
         queueing: Queueing = _NO_QUEUEING,
     ) -> None:
         self._around = around
         self._new_id = new_id
-        self._serves = serves or {}
+        self._terms = {} if terms is None else terms
         self._queueing = queueing
         self._bell = trio.Event()
 
@@ -60,7 +61,7 @@ class TasksActor:
         stubs, containers, pools, kept = await store.apply(
             ops.ReadStubs(), ops.LoadContainers(), ops.ListPools(), ops.ReadQueueing()
         )
-        policy.offer(offers_of(pools, self._serves), self._merged(kept))
+        policy.offer(offers_of(pools, self._terms), self._merged(kept))
         now_s = self._around.clock()
         policy.load(rows_of(stubs, ops.StubRow), rows_of(containers, ops.ContainerRow), (), now_s)
         after = (0.0, "")
@@ -86,7 +87,7 @@ class TasksActor:
         while True:
             self._bell = trio.Event()
             pools, kept = await self._around.store.apply(ops.ListPools(), ops.ReadQueueing())
-            policy.offer(offers_of(pools, self._serves), self._merged(kept))
+            policy.offer(offers_of(pools, self._terms), self._merged(kept))
             with trio.move_on_after(OFFERS_EVERY_S):
                 await self._bell.wait()
 
@@ -105,15 +106,21 @@ class TasksActor:
             )
 
 
-def offers_of(answer: ops.Answer, serves: Mapping[str, str]) -> tuple[PoolOffer, ...]:
-    """What pools offer or have ever had, and whom they serve."""
-    return tuple(
-        PoolOffer(
-            pool=row.pool,
-            largest=row.largest,
-            serves=serves.get(row.pool, ""),
-            offers=row.offers,
-            max_workers=row.max_workers,
-        )
-        for row in rows_of(answer, ops.PoolRecord)
+def offers_of(answer: ops.Answer, terms: Mapping[str, PoolTerms]) -> tuple[PoolOffer, ...]:
+    """What pools offer or have ever had, or are said to have, and whom they serve."""
+    known = tuple(_offer(row, terms.get(row.pool, ANYBODY)) for row in rows_of(answer, ops.PoolRecord))
+    seen = {(offer.pool, offer.largest.gpu_type) for offer in known if offer.largest.gpu_count}
+    unseen = ((pool, each) for pool, each in sorted(terms.items()) if each.gpu_type)
+    return (*known, *(unknown_offer(pool, each) for pool, each in unseen if (pool, each.gpu_type) not in seen))
+
+
+def _offer(row: ops.PoolRecord, terms: PoolTerms) -> PoolOffer:
+    return PoolOffer(
+        pool=row.pool,
+        largest=row.largest,
+        serves=terms.serves,
+        offers=row.offers,
+        max_workers=row.max_workers,
+        owner=terms.owner,
+        known_as=terms.known_as,
     )

@@ -157,15 +157,16 @@ async def test_the_tree_of_the_root_comes_first_and_the_reign_stands_below_its_l
     async with reigning(brain):
         children = brain.standing().children
     assert children[:2] == (root, postgres)
-    assert [child.path for child in children[-6:]] == [
+    assert [child.path for child in children[-7:]] == [
         "brain/leader",
         "brain/leader/reign",
         "brain/leader/reign/scheduler",
         "brain/leader/reign/tasks",
         "brain/leader/reign/guard",
         "brain/leader/reign/pools",
+        "brain/leader/reign/clusters",
     ]
-    reign = children[-5]
+    reign = children[-6]
     assert (reign.kind, reign.state, reign.restarts) == ("supervisor", "running", 0)
 
 
