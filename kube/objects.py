@@ -162,6 +162,7 @@ class ContainerStatus(_Part, frozen=True, kw_only=True):
     """A container as it is now."""
 
     name: str = ""
+    image: str = ""
     ready: bool = False
     restart_count: int = 0
     state: ContainerStates = ContainerStates()

@@ -1,0 +1,92 @@
+"""Attached clusters as the control plane tells them."""
+
+from __future__ import annotations
+
+import msgspec
+
+
+class Node(msgspec.Struct, frozen=True, kw_only=True):
+    """A node; `name` is "" for who may not know it."""
+
+    name: str
+    state: str
+    ready: bool
+    gpus: int
+    gpus_free: int
+    gpu_type: str = ""
+    cpu_free_millis: int = 0
+    memory_free_mb: int = 0
+    worker_id: str = ""
+    worker_state: str = ""
+    why: str = ""
+
+
+class Cluster(msgspec.Struct, frozen=True, kw_only=True):
+    """A cluster, as far as we may know it."""
+
+    name: str
+    gpu_type: str
+    status: str
+    shared: bool
+    owned: bool
+    cluster_id: str
+    pool: str = ""
+    origin: str = "attached"
+    workspace: str = ""
+    nodes: tuple[Node, ...] = ()
+    matched: int = 0
+    last_seen_s: float = 0.0
+    agent_version: str = ""
+    agent_started_at_s: float = 0.0
+    agent_outdated: bool = False
+    workers: int = 0
+    pending: int = 0
+    problem: str = ""
+    waits: tuple[str, ...] = ()
+    namespace: str = ""
+    selector: str = ""
+
+    @property
+    def ready(self) -> int:
+        """How many of its nodes are."""
+        return sum(node.ready for node in self.nodes)
+
+    @property
+    def free_cards(self) -> int:
+        """Cards that new work could have."""
+        return sum(node.gpus_free for node in self.nodes if node.ready)
+
+
+class Clusters(msgspec.Struct, frozen=True, kw_only=True):
+    """The answer to `cluster list`."""
+
+    clusters: tuple[Cluster, ...]
+
+
+class Shown(msgspec.Struct, frozen=True, kw_only=True):
+    """The answer to `cluster nodes` and `cluster manifest`."""
+
+    cluster: Cluster
+    manifest: str = ""
+
+
+class Attached(msgspec.Struct, frozen=True, kw_only=True):
+    """The answer to `cluster join`; the manifest holds the token."""
+
+    cluster: Cluster
+    manifest: str
+    url: str = ""
+    renewed: bool = False
+
+
+class Shared(msgspec.Struct, frozen=True, kw_only=True):
+    """The answer to `cluster share`."""
+
+    name: str
+    shared: bool
+
+
+class Left(msgspec.Struct, frozen=True, kw_only=True):
+    """The answer to `cluster leave`."""
+
+    name: str

@@ -1,0 +1,299 @@
+"""`levers9 cluster`: attach a cluster that you run, look at it, share it, and leave."""
+
+from __future__ import annotations
+
+import re
+import sys
+from collections.abc import Awaitable, Callable, Sequence
+from functools import partial
+from pathlib import Path
+from typing import Annotated, Final, Literal, TypeVar
+from urllib.parse import quote
+
+import cyclopts
+import msgspec
+import trio
+
+from ..errors import FORBIDDEN, INVALID, ConfigError, KubeRefused, KubeUnavailable, Refused
+from ..model.clusters import NAMESPACE
+from ..model.selectors import parse, selector_of
+from .cluster_views import Attached, Cluster, Clusters, Left, Node, Shared, Shown
+from .output import Json, ago, print_json, print_table
+from .plane import ask
+from .progress import Progress
+
+app = cyclopts.App(name="cluster", help="Clusters that you run: join, list, nodes, share, manifest, leave.")
+Name = Annotated[str, cyclopts.Parameter(name="NAME")]
+Workspace = Annotated[str, cyclopts.Parameter(help="For the platform's admin: whose cluster it is.")]
+Format = Annotated[Literal["table", "json"], cyclopts.Parameter(help="table or json.")]
+Kubeconfig = Annotated[Path | None, cyclopts.Parameter(help="Another file than $KUBECONFIG or ~/.kube/config.")]
+ContextName = Annotated[str, cyclopts.Parameter(name="--context", help="Another context than the current one.")]
+T = TypeVar("T")
+_AT: Final = "controlplane/clusters"
+
+
+@app.command
+def join(
+    name: Name,
+    /,
+    *,
+    gpu: str,
+    selector: Annotated[list[str] | None, cyclopts.Parameter(negative="")] = None,
+    namespace: str = NAMESPACE,
+    flavor: Literal["gke", "eks", "aks"] | None = None,
+    worker_image: str = "",
+    pull_secret: str = "",
+    host_network: bool | None = None,
+    manifest_only: Annotated[bool, cyclopts.Parameter(negative="")] = False,
+    wait: bool = True,
+    timeout: float = 180.0,
+    context: ContextName = "",
+    kubeconfig: Kubeconfig = None,
+    workspace: Workspace = "",
+    json: Json = False,
+) -> None:
+    """Attach the cluster of your current kube context, and wait until its agent has reported the nodes.
+
+    Joining again under the same name renews the agent's token, and takes what is said here in place of what was said.
+
+    Parameters
+    ----------
+    gpu
+        The type of its cards, such as H100.
+    selector
+        Which nodes it lends: key=value, 'key in (a,b)' or key; again for several at once. Default: all.
+    namespace
+        Where the agent and the workers run.
+    flavor
+        gke, eks or aks; told from the nodes when it is not given.
+    worker_image
+        An image for workers that the cluster can pull; default: the control plane's.
+    pull_secret
+        The name of a secret in the namespace with which images are pulled.
+    host_network
+        Whether workers use their node's network; default: as the control plane says.
+    manifest_only
+        Print the manifest instead of applying it: no context is needed.
+    wait
+        Wait until the agent has dialled in.
+    timeout
+        Seconds to wait.
+    """
+    from .cluster_join import Plane, Wish, hand_out, warn_of_nodes
+    from .cluster_join import join as attach
+
+    wish = Wish(
+        name=name, gpu_type=gpu, namespace=namespace, selector=selector_text(selector or ()), flavor=flavor or "",
+        worker_image=worker_image, image_pull_secret=pull_secret, host_network=host_network,
+        wait_s=timeout if wait else 0.0,
+    )  # fmt: skip
+    parse(wish.selector)
+    calls = _Calls(workspace)
+    plane, progress = Plane(calls.register, calls.show, calls.clusters), Progress()
+
+    async def whole() -> Cluster:
+        if manifest_only:
+            return await hand_out(wish, plane, progress)
+        return await _in_context(kubeconfig, context, partial(attach, wish, plane), progress)
+
+    cluster = trio.run(whole)
+    if not wish.wait_s:
+        progress.tell(f"{name} is registered; see `levers9 cluster list` for when its agent has dialled in.")
+    elif not manifest_only and json:
+        print_json(cluster)
+    elif not manifest_only:
+        progress.tell(f"The agent of {name} has dialled in after {progress.spent_s:.0f} s.")
+        warn_of_nodes(cluster, progress)
+        _print_nodes(cluster.nodes)
+
+
+class _Calls:
+    """Questions to the control plane, in a thread, so that waiting can be broken off."""
+
+    def __init__(self, workspace: str) -> None:
+        self._query: dict[str, object] = {"workspace": workspace}
+
+    async def register(self, wish: msgspec.Struct) -> Attached:
+        """Attach it, or renew its token."""
+        body = {key: value for key, value in msgspec.structs.asdict(wish).items() if key != "wait_s"}
+        return await self._in_thread(partial(ask, Attached, "POST", _AT, body, self._query))
+
+    async def show(self, name: str) -> Shown:
+        """One cluster."""
+        return await self._in_thread(partial(ask, Shown, "GET", f"{_AT}/{quote(name)}", None, self._query))
+
+    async def clusters(self) -> Clusters:
+        """All that we may see."""
+        return await self._in_thread(partial(ask, Clusters, "GET", _AT, None, self._query))
+
+    async def _in_thread(self, call: Callable[[], T]) -> T:
+        return await trio.to_thread.run_sync(call, abandon_on_cancel=True)
+
+
+async def _in_context(kubeconfig: Path | None, context: str, do: Callable[..., Awaitable[T]], *rest: object) -> T:
+    from .kube_context import opened
+
+    async with opened(kubeconfig, context) as (kube, named):
+        return await do(kube, named, *rest)
+
+
+def selector_text(conditions: Sequence[str]) -> str:
+    """Conditions as they are typed, in one text: `key=in (a,b)` is understood as well as `key in (a,b)`."""
+    typed = (re.fullmatch(r"([^=]+)=\s*((?:in|notin)\s*\(.*\))", one.strip()) for one in conditions)
+    return ",".join(
+        selector_of({found[1]: found[2]}) if found else one.strip() for found, one in zip(typed, conditions)
+    )
+
+
+@app.command(name="list")
+def list_(*, json: Json = False, format: Format = "table", workspace: Workspace = "") -> None:
+    """List your own clusters, and those that are shared."""
+    found = ask(Clusters, "GET", _AT, query={"workspace": workspace}).clusters
+    if json or format == "json":
+        print_json(found)
+        return
+    headings = ("CLUSTER", "GPU", "STATE", "NODES", "FREE CARDS", "LAST SEEN", "SERVES", "WORKERS", "AGENT", "WHY")
+    print_table(headings, map(_row, found), "There are no clusters. `levers9 cluster join` attaches one.")
+
+
+def _row(one: Cluster) -> tuple[str, ...]:
+    nodes, cards = f"{one.ready}/{len(one.nodes)}", str(one.free_cards)
+    pending = f" ({one.pending} pending)" if one.pending else ""
+    why = " ".join((one.problem, *one.waits)).strip()
+    return (
+        one.name, one.gpu_type, one.status, nodes, cards, ago(one.last_seen_s), _serves(one),
+        f"{one.workers}{pending}", _agent(one), why,
+    )  # fmt: skip
+
+
+def _serves(one: Cluster) -> str:
+    if one.shared:
+        return "everyone"
+    return "this workspace" if one.owned else f"{one.workspace or 'its owner'} only"
+
+
+def _agent(one: Cluster) -> str:
+    if not one.agent_version:
+        return "–"
+    outdated = ", older than the control plane" if one.agent_outdated else ""
+    return f"{one.agent_version}, up {ago(one.agent_started_at_s)}{outdated}"
+
+
+@app.command
+def nodes(name: Name, /, *, json: Json = False, workspace: Workspace = "") -> None:
+    """Show the nodes of a cluster, and what is free on each."""
+    cluster = _show(name, workspace).cluster
+    if json:
+        print_json(cluster.nodes)
+        return
+    if cluster.status != "online":
+        print(f"{cluster.name} is {cluster.status}: this is what was last reported.", file=sys.stderr)
+    _print_nodes(cluster.nodes)
+
+
+def _print_nodes(found: Sequence[Node]) -> None:
+    headings = ("NODE", "STATE", "CARDS", "FREE", "CPU FREE", "MEMORY FREE", "WORKER", "WHY")
+    rows = (
+        (
+            node.name or "–", node.state, f"{node.gpus} {node.gpu_type}".strip(), str(node.gpus_free),
+            f"{node.cpu_free_millis / 1000:g}", f"{node.memory_free_mb / 1024:.1f} GiB",
+            f"{node.worker_id} {node.worker_state}".strip() or "–", node.why,
+        )
+        for node in found
+    )  # fmt: skip
+    print_table(headings, rows, "No node has been reported.")
+
+
+@app.command
+def share(
+    name: Name, /, *, off: Annotated[bool, cyclopts.Parameter(negative="")] = False, workspace: Workspace = ""
+) -> None:
+    """Let a cluster serve every workspace; for the platform's admin.
+
+    Parameters
+    ----------
+    off
+        Give it back to the workspace that attached it.
+    """
+    path = f"cluster/{quote(name)}/shared"
+    found = ask(Shared, "PUT", path, {"shared": not off}, {"workspace": workspace})
+    if found.shared:
+        print(f"{found.name} is shared: workers that start there from now on take work of every workspace.")
+    else:
+        print(f"{found.name} serves its own workspace from the next job on.")
+    print("Workers that run there keep what they began with; delete their Jobs if that cannot wait.")
+
+
+@app.command
+def manifest(name: Name, /, *, workspace: Workspace = "") -> None:
+    """Print the manifest of a cluster's agent, without the token: that stays in the secret already there.
+
+    levers9 cluster manifest NAME | kubectl apply -f - reinstalls the agent.
+    """
+    found = _show(name, workspace)
+    if not found.manifest:
+        raise Refused(f"The manifest of {name} is its owner's.", fix="Ask who attached it.", code=FORBIDDEN)
+    print(found.manifest, end="")
+
+
+@app.command
+def leave(
+    name: Name,
+    /,
+    *,
+    keep_agent: Annotated[bool, cyclopts.Parameter(negative="")] = False,
+    yes: Annotated[bool, cyclopts.Parameter(negative="")] = False,
+    context: ContextName = "",
+    kubeconfig: Kubeconfig = None,
+    workspace: Workspace = "",
+) -> None:
+    """Detach a cluster: its tokens end, its pool is forgotten, and the agent's objects are deleted there.
+
+    Work that runs there is lost, and tried again elsewhere where it has retries left.
+
+    Parameters
+    ----------
+    keep_agent
+        Leave the objects in the cluster alone: no context is needed.
+    yes
+        Do not ask.
+    """
+    cluster = _show(name, workspace).cluster
+    _make_sure(cluster, yes)
+    ask(Left, "DELETE", f"{_AT}/{quote(name)}", None, {"workspace": workspace})
+    print(f"{cluster.name} is detached: its agent's token and those of its workers are good for nothing.")
+    if keep_agent or cluster.origin != "attached":
+        return
+    try:
+        removed = trio.run(_in_context, kubeconfig, context, partial(_remove, cluster))
+    except (ConfigError, KubeUnavailable, KubeRefused) as error:
+        raise Refused("Its objects in the cluster are still there.", str(error), _by_hand(cluster)) from error
+    if not removed:
+        raise Refused("The cluster of this context has nothing of it.", fix=_by_hand(cluster))
+    print(f"{removed} objects of it were deleted in the cluster; namespace {cluster.namespace} stays.")
+
+
+async def _remove(cluster: Cluster, kube: object, _: object) -> int:
+    from .kube_context import remove_agent
+
+    return await remove_agent(kube, cluster.cluster_id, cluster.namespace)  # type: ignore[arg-type]
+
+
+def _by_hand(cluster: Cluster) -> str:
+    kinds = "deployments,jobs,secrets,rolebindings,roles,serviceaccounts,clusterrolebindings,clusterroles"
+    label = f"-l levers9.dev/cluster={cluster.cluster_id}"
+    return f"With a context of that cluster: kubectl delete {kinds} -n {cluster.namespace} {label}"
+
+
+def _make_sure(cluster: Cluster, yes: bool) -> None:
+    if yes:
+        return
+    if not sys.stdin.isatty():
+        raise Refused("Leaving was not confirmed.", "Nobody can be asked here.", "Say --yes.", INVALID)
+    said = f"{cluster.workers} workers run there. " if cluster.workers else ""
+    if input(f"{said}Detach {cluster.name}? [y/N] ").strip().lower() not in ("y", "yes"):
+        raise Refused(f"{cluster.name} stays attached.", code=INVALID)
+
+
+def _show(name: str, workspace: str) -> Shown:
+    return ask(Shown, "GET", f"{_AT}/{quote(name)}", query={"workspace": workspace})

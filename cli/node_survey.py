@@ -1,0 +1,120 @@
+"""What a look at a cluster's nodes tells before it joins: whose Kubernetes, and what a selector would lend. Pure."""
+
+from __future__ import annotations
+
+import difflib
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Final
+
+import msgspec
+
+from ..kube.objects import Node
+from ..model.clusters import Flavour
+from ..model.selectors import Operator, Term, parse
+from ..model.sentences import plural
+
+CARDS: Final = ("nvidia.com/gpu", "amd.com/gpu")
+_MARKS: Final = {
+    Flavour.GKE: "cloud.google.com/gke-nodepool",
+    Flavour.EKS: "eks.amazonaws.com/nodegroup",
+    Flavour.AKS: "kubernetes.azure.com/cluster",
+}
+_SHOWN: Final = 6  # values and labels, at most
+
+
+class Survey(msgspec.Struct, frozen=True, kw_only=True):
+    """How many nodes there are, how many the selector names, and how many cards those have."""
+
+    flavour: Flavour
+    nodes: int
+    matched: int
+    cards: int
+    advice: tuple[str, ...]
+
+    @property
+    def sentence(self) -> str:
+        """What the selector names."""
+        of = f" of {self.nodes}" if self.matched != self.nodes else ""
+        return f"{self.matched}{of} {plural('node', self.nodes)} with {self.cards} {plural('card', self.cards)}"
+
+
+def survey(nodes: Sequence[Node], selector: str) -> Survey:
+    """Look at all nodes of a cluster. Raises `Refused` for what is no selector."""
+    terms = parse(selector)
+    matched = [node for node in nodes if all(term.matches(node.metadata.labels) for term in terms)]
+    cards = sum(cards_of(node) for node in matched)
+    return Survey(
+        flavour=flavour_of(nodes),
+        nodes=len(nodes),
+        matched=len(matched),
+        cards=cards,
+        advice=tuple(_advice(nodes, matched, terms, cards)),
+    )
+
+
+def flavour_of(nodes: Iterable[Node]) -> Flavour:
+    """Whose Kubernetes it is, by labels that only theirs have; plain when they say nothing."""
+    for node in nodes:
+        for flavour, mark in _MARKS.items():
+            if mark in node.metadata.labels:
+                return flavour
+    return Flavour.PLAIN
+
+
+def cards_of(node: Node) -> int:
+    """The whole cards that a node can give to pods."""
+    return sum(_whole(node.status.allocatable.get(resource, 0)) for resource in CARDS)
+
+
+def _whole(quantity: str | int | float) -> int:
+    text = str(quantity)
+    return int(text) if text.isdecimal() else 0
+
+
+def _advice(nodes: Sequence[Node], matched: Sequence[Node], terms: Sequence[Term], cards: int) -> Iterator[str]:
+    if not nodes:
+        yield "The cluster has no nodes yet: the agent waits for one."
+    elif not matched:
+        yield "The selector names none of its nodes."
+        yield from _near(nodes, terms)
+    elif not cards:
+        yield f"None of the {len(matched)} {plural('node', len(matched))} that the selector names has a card."
+        yield from _why_no_card(nodes, matched)
+
+
+def _why_no_card(nodes: Sequence[Node], matched: Sequence[Node]) -> Iterator[str]:
+    elsewhere = [node for node in nodes if cards_of(node)]
+    if elsewhere:
+        names = ", ".join(node.metadata.name for node in elsewhere[:_SHOWN])
+        yield f"These have some: {names}."
+    elif any("nvidia.com/gpu.present" in node.metadata.labels for node in matched):
+        yield "They are labelled as having cards: the device plugin does not run, or has not reported them yet."
+    else:
+        yield "No node of the cluster reports nvidia.com/gpu or amd.com/gpu: is the vendor's device plugin installed?"
+
+
+def _near(nodes: Sequence[Node], terms: Sequence[Term]) -> Iterator[str]:
+    """For each condition that no node meets, what there is instead."""
+    for term in terms:
+        if any(term.matches(node.metadata.labels) for node in nodes):
+            continue
+        values = Counter(node.metadata.labels[term.key] for node in nodes if term.key in node.metadata.labels)
+        if values and term.operator is not Operator.ABSENT:
+            yield f"{term.key} has these values: {_counted(values)}."
+        else:
+            yield _other_keys(nodes, term.key)
+
+
+def _other_keys(nodes: Sequence[Node], key: str) -> str:
+    keys = Counter(label for node in nodes for label in node.metadata.labels)
+    close = difflib.get_close_matches(key, list(keys), n=3, cutoff=0.5)
+    same_end = [label for label in keys if label.rpartition("/")[2] == key.rpartition("/")[2] and label not in close]
+    found = Counter({label: keys[label] for label in [*same_end, *close]} or keys)
+    return f"No node has a label {key}. There are: {_counted(found)}."
+
+
+def _counted(found: Counter[str]) -> str:
+    shown = sorted(found.items(), key=lambda pair: (-pair[1], pair[0]))
+    words = [f"{name or '(empty)'} ({count} {plural('node', count)})" for name, count in shown[:_SHOWN]]
+    return ", ".join(words) + (f" and {len(shown) - _SHOWN} more" if len(shown) > _SHOWN else "")

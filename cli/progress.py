@@ -1,0 +1,62 @@
+"""What long work does now: one line that is drawn again and again on a terminal, a line for each change elsewhere."""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+from collections.abc import Callable
+from typing import Final, TextIO
+
+_COLUMNS: Final = 80  # where a terminal does not say
+_CLEAR: Final = "\r\x1b[K"
+
+
+class Progress:
+    """On standard error, so that standard output stays for what programs read."""
+
+    def __init__(self, stream: TextIO | None = None, clock: Callable[[], float] = time.monotonic) -> None:
+        self._stream = stream or sys.stderr
+        self._clock = clock
+        self._begun_s = clock()
+        self._now = ""
+        self._live = self._stream.isatty()
+
+    @property
+    def spent_s(self) -> float:
+        """How long it has gone on."""
+        return self._clock() - self._begun_s
+
+    def tell(self, sentence: str) -> None:
+        """Something that stays."""
+        self._clear()
+        self._write(f"{sentence}\n")
+
+    def show(self, state: str) -> None:
+        """Where it stands; the same again only moves the seconds of a terminal."""
+        if self._live:
+            text = f"{state} ({self.spent_s:.0f} s)"
+            self._write(f"{_CLEAR}{text[: _columns(self._stream) - 1]}")
+        elif state != self._now:
+            self._write(f"{state}\n")
+        self._now = state
+
+    def done(self) -> None:
+        """Take the moving line away."""
+        self._clear()
+        self._now = ""
+
+    def _clear(self) -> None:
+        if self._live and self._now:
+            self._write(_CLEAR)
+
+    def _write(self, text: str) -> None:
+        self._stream.write(text)
+        self._stream.flush()
+
+
+def _columns(stream: TextIO) -> int:
+    try:
+        return os.get_terminal_size(stream.fileno()).columns or _COLUMNS
+    except (OSError, ValueError):
+        return _COLUMNS

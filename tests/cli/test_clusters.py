@@ -1,0 +1,276 @@
+"""`levers9 cluster`, against a control plane's HTTP face: what is shown, what is asked, and what is told."""
+
+from __future__ import annotations
+
+import json
+import time
+from pathlib import Path
+
+import pytest
+
+from levers9.cli.clusters import selector_text
+
+from ..sdk.http_stub import HttpStub
+from .conftest import Line
+
+CLUSTERS = "/api/v1/controlplane/clusters"
+NODE = {
+    "name": "n1",
+    "state": "ready",
+    "ready": True,
+    "gpus": 4,
+    "gpus_free": 3,
+    "gpu_type": "GB200",
+    "cpu_free_millis": 4500,
+    "memory_free_mb": 2048,
+    "worker_id": "worker-1",
+    "worker_state": "available",
+}
+OWN: dict[str, object] = {
+    "name": "lab-1",
+    "gpu_type": "GB200",
+    "status": "online",
+    "shared": False,
+    "owned": True,
+    "cluster_id": "cluster-1",
+    "nodes": [NODE, {**NODE, "name": "n2", "state": "cordoned", "ready": False, "why": "cordoned"}],
+    "matched": 2,
+    "last_seen_s": 0.0,
+    "agent_version": "0.1.0",
+    "workers": 2,
+    "pending": 1,
+    "namespace": "levers9",
+}
+OTHERS = {**OWN, "name": "big", "owned": False, "shared": True, "nodes": [{**NODE, "name": ""}], "agent_version": ""}
+ADMINS = {**OWN, "name": "far", "owned": False, "workspace": "team-b", "agent_outdated": True, "problem": "No pods."}
+JOIN = ("cluster", "join", "lab-1", "--gpu", "GB200")
+
+
+def show(http: HttpStub, cluster: dict[str, object] = OWN, manifest: str = "kind: Namespace\n") -> None:
+    answer = {"ok": True, "cluster": cluster, "manifest": manifest}
+    http.answers[f"GET {CLUSTERS}/{cluster['name']}"] = (200, answer)
+
+
+def attached(http: HttpStub, manifest: str = "kind: Namespace\n", **change: object) -> None:
+    answer = {"ok": True, "cluster": {**OWN, "status": "waiting", **change}, "manifest": manifest, "url": "http://x"}
+    http.answers[f"POST {CLUSTERS}"] = (200, answer)
+
+
+def test_clusters_are_listed_with_whom_they_serve_and_how_old_their_agent_is(http: HttpStub, line: Line) -> None:
+    old = {**OWN, "last_seen_s": time.time() - 40, "agent_started_at_s": time.time() - 3 * 86400}
+    http.answers[f"GET {CLUSTERS}"] = (200, {"clusters": [old, OTHERS, ADMINS]})
+    shown = line("cluster", "list").out.splitlines()
+    heads = ("CLUSTER", "GPU", "STATE", "NODES", "FREE CARDS", "LAST SEEN", "SERVES", "WORKERS", "AGENT")
+    assert [word for word in heads if word not in shown[0]] == []
+    words = ("lab-1", "online", "1/2", "  3  ", "40 s", "this workspace", "2 (1 pending)", "0.1.0, up 3 d")
+    assert [word for word in words if word not in shown[1]] == []
+    assert "everyone" in shown[2]
+    assert "team-b only" in shown[3]
+    assert "older than the control plane" in shown[3]
+    assert "No pods." in shown[3]
+
+
+@pytest.mark.parametrize("flags", [("--json",), ("--format", "json")])
+def test_clusters_are_listed_for_programs(http: HttpStub, line: Line, flags: tuple[str, ...]) -> None:
+    http.answers[f"GET {CLUSTERS}"] = (200, {"clusters": [OWN]})
+    assert [one["name"] for one in json.loads(line("cluster", "list", *flags).out)] == ["lab-1"]
+
+
+def test_nodes_are_shown_with_what_is_free(http: HttpStub, line: Line) -> None:
+    show(http)
+    shown = line("cluster", "nodes", "lab-1").out.splitlines()
+    words = ("n1", "ready", "4 GB200", "3", "4.5", "2.0 GiB", "worker-1 available")
+    assert [word for word in words if word not in shown[1]] == []
+    assert shown[2].endswith("cordoned")
+    assert json.loads(line("cluster", "nodes", "lab-1", "--json").out)[1]["why"] == "cordoned"
+
+
+def test_that_nodes_may_be_out_of_date_is_told_beside_them(http: HttpStub, line: Line) -> None:
+    show(http, {**OWN, "status": "stale"})
+    assert line("cluster", "nodes", "lab-1").err == "lab-1 is stale: this is what was last reported.\n"
+
+
+def test_nodes_of_anothers_cluster_have_no_names(http: HttpStub, line: Line) -> None:
+    show(http, OTHERS)
+    assert line("cluster", "nodes", "big").out.splitlines()[1].startswith("– ")
+
+
+@pytest.mark.parametrize(
+    ("flags", "shared", "told"),
+    [((), True, "lab-1 is shared"), (("--off",), False, "lab-1 serves its own workspace from the next job on")],
+)
+def test_a_cluster_is_shared_and_taken_back(
+    http: HttpStub, line: Line, flags: tuple[str, ...], shared: bool, told: str
+) -> None:
+    http.answers["PUT /api/v1/cluster/lab-1/shared"] = (200, {"ok": True, "name": "lab-1", "shared": shared})
+    done = line("cluster", "share", "lab-1", *flags)
+    assert (done.code, http.asked[-1][2]) == (0, {"shared": shared})
+    assert told in done.out
+
+
+def test_the_manifest_is_printed_for_its_owner_only(http: HttpStub, line: Line) -> None:
+    show(http)
+    show(http, OTHERS, "")
+    assert line("cluster", "manifest", "lab-1").out == "kind: Namespace\n"
+    refused = line("cluster", "manifest", "big")
+    assert (refused.code, "its owner's" in refused.err) == (1, True)
+
+
+def test_the_admin_says_whose_cluster_is_meant(http: HttpStub, line: Line) -> None:
+    http.answers[f"GET {CLUSTERS}?workspace=team-b"] = (200, {"clusters": [ADMINS]})
+    assert "far" in line("cluster", "list", "--workspace", "team-b").out
+
+
+# Joining without a context
+
+
+def test_the_manifest_alone_goes_to_standard_output_and_what_happens_to_standard_error(
+    http: HttpStub, line: Line
+) -> None:
+    attached(http)
+    show(http, {**OWN, "last_seen_s": 5.0})
+    done = line(*JOIN, "--manifest-only", "--selector", "a=b", "--selector", "k=in (x,y)", "--flavor", "gke")
+    assert (done.code, done.out) == (0, "kind: Namespace\n")
+    assert "lab-1 is registered. Its agent dials http://x." in done.err
+    body = http.asked[0][2]
+    assert body == {
+        "name": "lab-1",
+        "gpu_type": "GB200",
+        "namespace": "levers9",
+        "selector": "a=b,k in (x,y)",
+        "flavor": "gke",
+        "worker_image": "",
+        "image_pull_secret": "",
+        "host_network": None,
+    }
+
+
+def test_nobody_waits_who_says_so(http: HttpStub, line: Line) -> None:
+    attached(http)
+    done = line(*JOIN, "--manifest-only", "--no-wait", "--no-host-network", "--namespace", "gpu")
+    assert (done.code, len(http.asked)) == (0, 1)
+    assert isinstance(http.asked[0][2], dict)
+    assert (http.asked[0][2]["host_network"], http.asked[0][2]["namespace"]) == (False, "gpu")
+
+
+def test_an_agent_that_does_not_dial_in_is_waited_for_so_long_and_no_longer(http: HttpStub, line: Line) -> None:
+    attached(http)
+    show(http, {**OWN, "status": "waiting"})
+    done = line(*JOIN, "--manifest-only", "--timeout", "0.05")
+    assert done.code == 1
+    assert "did not dial in within 0.05 s" in done.err
+    assert "apply the manifest" in done.err
+
+
+def test_a_renewed_token_waits_for_the_agent_that_has_it(http: HttpStub, line: Line) -> None:
+    attached(http, last_seen_s=4.0, agent_started_at_s=1.0)
+    show(http, {**OWN, "last_seen_s": 5.0, "agent_started_at_s": 1.0})
+    assert line(*JOIN, "--manifest-only", "--timeout", "0.05").code == 1
+    show(http, {**OWN, "last_seen_s": 5.0, "agent_started_at_s": 2.0})
+    assert line(*JOIN, "--manifest-only", "--timeout", "5").code == 0
+
+
+@pytest.mark.parametrize(
+    ("flags", "code", "told"),
+    [
+        (("--selector", "a in b"), 1, "'a in b' selects no nodes."),
+        (("--flavor", "openshift"), 2, "--flavor"),
+    ],
+)
+def test_what_is_wrong_is_told_before_anything_is_registered(
+    http: HttpStub, line: Line, flags: tuple[str, ...], code: int, told: str
+) -> None:
+    done = line(*JOIN, *flags)
+    assert (done.code, http.asked) == (code, [])
+    assert told in done.err
+
+
+def test_without_a_kubeconfig_it_is_told_what_to_do(
+    http: HttpStub, line: Line, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("KUBECONFIG", raising=False)
+    monkeypatch.delenv("KUBERNETES_SERVICE_HOST", raising=False)
+    done = line(*JOIN)
+    assert (done.code, http.asked) == (1, [])
+    assert "kubeconfig" in done.err.lower()
+    assert "--manifest-only" in done.err
+
+
+def test_an_api_server_that_is_away_is_told_by_its_address(http: HttpStub, line: Line, tmp_path: Path) -> None:
+    done = line(*JOIN, "--kubeconfig", str(kubeconfig_of("https://127.0.0.1:9", tmp_path)))
+    assert (done.code, http.asked) == (1, [])
+    assert "127.0.0.1:9" in done.err
+    assert "refuses connections" in done.err
+
+
+def kubeconfig_of(server: str, folder: Path) -> Path:
+    path = folder / "kubeconfig"
+    path.write_text(
+        json.dumps(
+            {
+                "apiVersion": "v1",
+                "kind": "Config",
+                "clusters": [{"name": "c", "cluster": {"server": server, "insecure-skip-tls-verify": True}}],
+                "users": [{"name": "u", "user": {"token": "t"}}],
+                "contexts": [{"name": "here", "context": {"cluster": "c", "user": "u"}}],
+                "current-context": "here",
+            }
+        )
+    )
+    return path
+
+
+# Leaving
+
+
+def leaving(http: HttpStub) -> None:
+    show(http)
+    http.answers[f"DELETE {CLUSTERS}/lab-1"] = (200, {"ok": True, "name": "lab-1"})
+
+
+def test_a_cluster_is_left_and_its_objects_are_kept_where_that_is_wanted(http: HttpStub, line: Line) -> None:
+    leaving(http)
+    done = line("cluster", "leave", "lab-1", "--yes", "--keep-agent")
+    assert (done.code, [asked[0] for asked in http.asked]) == (0, ["GET", "DELETE"])
+    assert "lab-1 is detached" in done.out
+
+
+def test_nobody_leaves_without_being_asked(http: HttpStub, line: Line, monkeypatch: pytest.MonkeyPatch) -> None:
+    leaving(http)
+    done = line("cluster", "leave", "lab-1", "--keep-agent")
+    assert (done.code, [asked[0] for asked in http.asked]) == (1, ["GET"])
+    assert "Say --yes." in done.err
+
+
+@pytest.mark.parametrize(("said", "methods"), [("y", ["GET", "DELETE"]), ("", ["GET"])])
+def test_who_sits_before_it_is_asked(
+    http: HttpStub, line: Line, monkeypatch: pytest.MonkeyPatch, said: str, methods: list[str]
+) -> None:
+    leaving(http)
+    prompts: list[str] = []
+
+    def answer(prompt: str) -> str:
+        prompts.append(prompt)
+        return said
+
+    monkeypatch.setattr("sys.stdin.isatty", lambda: True)
+    monkeypatch.setattr("builtins.input", answer)
+    line("cluster", "leave", "lab-1", "--keep-agent")
+    assert [asked[0] for asked in http.asked] == methods
+    assert prompts == ["2 workers run there. Detach lab-1? [y/N] "]
+
+
+def test_who_cannot_reach_the_cluster_leaves_it_all_the_same_and_is_told_what_is_left_there(
+    http: HttpStub, line: Line, tmp_path: Path
+) -> None:
+    leaving(http)
+    path = kubeconfig_of("https://127.0.0.1:9", tmp_path)
+    done = line("cluster", "leave", "lab-1", "--yes", "--kubeconfig", str(path))
+    assert (done.code, [asked[0] for asked in http.asked]) == (1, ["GET", "DELETE"])
+    assert "lab-1 is detached" in done.out
+    assert "kubectl delete" in done.err
+    assert "-l levers9.dev/cluster=cluster-1" in done.err
+
+
+def test_conditions_are_understood_as_either_client_writes_them() -> None:
+    assert selector_text(["a=b", "k in (x,y)", "pool=in (p,q)", "bare"]) == "a=b,k in (x,y),pool in (p,q),bare"

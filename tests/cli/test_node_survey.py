@@ -1,0 +1,72 @@
+"""What a look at the nodes tells before a cluster joins."""
+
+from __future__ import annotations
+
+import pytest
+
+from levers9.cli.node_survey import cards_of, flavour_of, survey
+from levers9.kube.objects import Meta, Node, NodeStatus
+from levers9.model.clusters import Flavour
+
+
+def node(name: str, cards: int | str = 0, **labels: str) -> Node:
+    told = {key.replace("__", "/").replace("_", "."): value for key, value in labels.items()}
+    allocatable: dict[str, str | int | float] = {"cpu": "8", "nvidia.com/gpu": cards}
+    return Node(metadata=Meta(name=name, labels=told), status=NodeStatus(allocatable=allocatable))
+
+
+NODES = [node("a", "4", pool="gpu"), node("b", "0", pool="cpu"), node("c", 0, pool="cpu", zone="z")]
+
+
+def test_what_a_selector_lends_is_counted() -> None:
+    seen = survey(NODES, "pool=gpu")
+    assert (seen.matched, seen.cards, seen.advice) == (1, 4, ())
+    assert seen.sentence == "1 of 3 nodes with 4 cards"
+    assert survey(NODES, "").sentence == "3 nodes with 4 cards"
+
+
+@pytest.mark.parametrize(
+    ("selector", "told"),
+    [
+        ("pool=gpus", "pool has these values: cpu (2 nodes), gpu (1 node)."),
+        ("pol=gpu", "No node has a label pol. There are: pool (3 nodes)."),
+        ("example.com/zone=z", "No node has a label example.com/zone. There are: zone (1 node)."),
+        ("unlike", "No node has a label unlike. There are: pool (3 nodes), zone (1 node)."),
+    ],
+)
+def test_a_selector_that_names_no_node_is_told_what_is_near_it(selector: str, told: str) -> None:
+    assert survey(NODES, selector).advice == ("The selector names none of its nodes.", told)
+
+
+def test_nodes_without_a_card_are_told_with_where_there_are_some() -> None:
+    first, second = survey(NODES, "pool=cpu").advice
+    assert first == "None of the 2 nodes that the selector names has a card."
+    assert second == "These have some: a."
+
+
+def test_a_device_plugin_that_says_nothing_is_told_apart_from_one_that_is_missing() -> None:
+    labelled = [node("a", 0, nvidia_com__gpu_present="true")]
+    assert "the device plugin does not run" in survey(labelled, "").advice[1]
+    assert "is the vendor's device plugin installed?" in survey([node("a")], "").advice[1]
+
+
+def test_a_cluster_without_nodes_is_told_so() -> None:
+    assert survey([], "a=b").advice == ("The cluster has no nodes yet: the agent waits for one.",)
+
+
+@pytest.mark.parametrize(
+    ("label", "flavour"),
+    [
+        ("cloud_google_com__gke-nodepool", Flavour.GKE),
+        ("eks_amazonaws_com__nodegroup", Flavour.EKS),
+        ("kubernetes_azure_com__cluster", Flavour.AKS),
+        ("other", Flavour.PLAIN),
+    ],
+)
+def test_whose_kubernetes_it_is_is_told_by_its_labels(label: str, flavour: Flavour) -> None:
+    assert flavour_of([node("plain"), node("a", 0, **{label: "x"})]) is flavour
+
+
+@pytest.mark.parametrize(("quantity", "cards"), [("8", 8), (8, 8), ("0", 0), ("1500m", 0), ("-1", 0)])
+def test_cards_are_whole_numbers(quantity: str | int, cards: int) -> None:
+    assert cards_of(node("a", quantity)) == cards

@@ -1,0 +1,32 @@
+"""What long work does now: a line that moves on a terminal, a line for each change elsewhere."""
+
+from __future__ import annotations
+
+import io
+
+from levers9.cli.progress import Progress
+
+
+class Terminal(io.StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
+def test_elsewhere_each_state_is_one_line_once() -> None:
+    out = io.StringIO()
+    progress = Progress(out, lambda: 0.0)
+    for state in ("a", "a", "b"):
+        progress.show(state)
+    progress.tell("told")
+    progress.done()
+    assert out.getvalue() == "a\nb\ntold\n"
+
+
+def test_on_a_terminal_the_line_moves_and_is_gone_at_the_end() -> None:
+    now, out = [0.0], Terminal()
+    progress = Progress(out, lambda: now[0])
+    progress.show("a")
+    now[0] = 2.0
+    progress.show("a")
+    progress.done()
+    assert out.getvalue() == "\r\x1b[Ka (0 s)\r\x1b[Ka (2 s)\r\x1b[K"
