@@ -14,6 +14,7 @@ import msgspec
 from ..errors import FORBIDDEN, INVALID, NEVER_FITS, UNKNOWN_GPU, Refused
 from .gangs import GANG_MAX, NODE_LEVEL, Together, TopologyMode
 from .nodes import NodeOffer
+from .pool_names import called, resolved
 from .resources import CARD_MILLI, Capacity, Shape
 
 ANYWHERE: Final = Together()
@@ -21,18 +22,25 @@ ENDLESS: Final = 1 << 40  # members that a pool without a maximum has room for
 
 
 class PoolTerms(msgspec.Struct, frozen=True, kw_only=True):
-    """Whom a pool serves ("" is anybody), and what its own workspace calls it where that is not its name."""
+    """Whom a pool serves ("" is anybody), and what its own workspace calls it where that is not its name.
+
+    `gpu_type` are the cards that its nodes are said to have: a cluster that has not reported any is judged by that.
+    """
 
     serves: str = ""
     known_as: str = ""
     owner: str = ""
+    gpu_type: str = ""
 
 
 class PoolOffer(msgspec.Struct, frozen=True, kw_only=True):
     """The largest worker a pool declares or has ever had, allocatable; several of one pool for its types of cards.
 
     `offers` are its nodes as it declared them last; one without a name stands for `max_workers` such workers (0: any
-    number). Without any, nothing but the largest worker is known. `serves` is the one workspace whose work it takes.
+    number). Without any, nothing but the largest worker is known. `serves` is the one workspace whose work it takes,
+    `owner` the one that attached it, and knows it as `known_as`.
+
+    Not `known`, only the type of its cards is: it is to have such nodes, and has never said how large they are.
     """
 
     pool: str
@@ -40,21 +48,46 @@ class PoolOffer(msgspec.Struct, frozen=True, kw_only=True):
     serves: str = ""
     offers: tuple[NodeOffer, ...] = ()
     max_workers: int = 0
+    owner: str = ""
+    known_as: str = ""
+    known: bool = True
+
+
+def unknown_offer(pool: str, terms: PoolTerms) -> PoolOffer:
+    """Of a cluster that has never reported a card of the type that it is said to have."""
+    return PoolOffer(
+        pool=pool,
+        largest=Capacity(cpu_milli=0, memory_mib=0, gpu_type=terms.gpu_type),
+        serves=terms.serves,
+        owner=terms.owner,
+        known_as=terms.known_as,
+        known=False,
+    )
 
 
 class _Pool(msgspec.Struct, frozen=True):
-    """What is known of one pool: its rows, and their nodes, each once."""
+    """What is known of one pool: its rows, and their nodes, each once. `unknown`: the types of cards not seen yet."""
 
     name: str
     rows: tuple[PoolOffer, ...]
     nodes: tuple[NodeOffer, ...]
+    unknown: tuple[str, ...] = ()
+    secret: bool = False  # the values of its nodes' labels are its owner's to know
 
     def allowing(self, shape: Shape) -> tuple[NodeOffer, ...]:
         """The nodes on which the shape may run, if it fits."""
         return tuple(node for node in self.nodes if node.traits.allows(shape))
 
+    def may_have(self, shape: Shape) -> bool:
+        """Whether nothing is known that stands against it: its nodes, or those with such cards, were never seen."""
+        if not shape.gpu_count:
+            return not self.rows and bool(self.unknown)
+        return not shape.shared and any(shape.takes_type(kind) for kind in self.unknown)
+
     def holds(self, shape: Shape) -> bool:
         """Whether one container fits on a worker that is empty."""
+        if self.may_have(shape):
+            return True
         if not self.nodes:
             return not shape.shared and any(size.fits(shape) for size in self.sizes(shape))
         return any(size.fits(shape) for size in self.sizes(shape))
@@ -68,7 +101,9 @@ class _Pool(msgspec.Struct, frozen=True):
 
     def rooms(self, shape: Shape) -> Iterator[tuple[NodeOffer | None, int]]:
         """How many containers of a shape fit, empty, by node."""
-        if not self.nodes:
+        if self.may_have(shape):
+            yield None, ENDLESS
+        if not self.nodes and self.rows:
             yield from ((None, self._many(_members(row.largest, shape))) for row in self.rows)
         for node in self.allowing(shape):
             each = _members(node.capacity, shape)
@@ -97,9 +132,9 @@ def check_feasible(
     offers = _serving(offers, workspace_id)
     named = tuple(offer for offer in offers if shape.pool in ("", offer.pool))
     if not named:
-        names = ", ".join(sorted({offer.pool for offer in offers}))
-        raise Refused(f"There is no pool {shape.pool!r}.", fix=f"Pools you may use: {names}.", code=NEVER_FITS)
-    pools = tuple(_pools(named))
+        meant = resolved(shape.pool, offers, workspace_id)
+        named = tuple(offer for offer in offers if offer.pool == meant)
+    pools = tuple(_pools(named, workspace_id))
     holding = tuple(pool for pool in pools if pool.holds(shape))
     if not holding:
         _refuse_gpu(shape, named)
@@ -109,10 +144,22 @@ def check_feasible(
         _refuse_gang(shape, holding, nodes, together)
 
 
-def _pools(offers: tuple[PoolOffer, ...]) -> Iterator[_Pool]:
+def pool_meant(name: str, offers: tuple[PoolOffer, ...], workspace_id: str) -> str:
+    """The pool that a workspace means by a name; the name itself while no pool is known. Raises `Refused`."""
+    return resolved(name, _serving(offers, workspace_id), workspace_id) if name and offers else name
+
+
+def _pools(offers: tuple[PoolOffer, ...], workspace_id: str) -> Iterator[_Pool]:
     for name in dict.fromkeys(offer.pool for offer in offers):
-        rows = tuple(offer for offer in offers if offer.pool == name)
-        yield _Pool(name, rows, tuple(dict.fromkeys(node for row in rows for node in row.offers)))
+        every = tuple(offer for offer in offers if offer.pool == name)
+        rows = tuple(offer for offer in every if offer.known)
+        yield _Pool(
+            called(every[0], offers, workspace_id),
+            rows,
+            tuple(dict.fromkeys(node for row in rows for node in row.offers)),
+            tuple(dict.fromkeys(offer.largest.gpu_type for offer in every if not offer.known)),
+            every[0].owner not in ("", workspace_id),
+        )
 
 
 def _members(capacity: Capacity, shape: Shape) -> int:
@@ -128,11 +175,12 @@ def _members(capacity: Capacity, shape: Shape) -> int:
 def _serving(offers: tuple[PoolOffer, ...], workspace_id: str) -> tuple[PoolOffer, ...]:
     serving = tuple(offer for offer in offers if offer.serves in ("", workspace_id))
     if not serving:
-        names = ", ".join(sorted({offer.pool for offer in offers}))
         raise Refused(
             "No pool serves this workspace.",
-            f"Code runs as plain processes in {names}: without isolation a pool serves one workspace.",
-            'Add a pool for this workspace, or set isolation = "trusted" where all workspaces trust each other.',
+            "A cluster serves those who attached it until it is shared, and without isolation a pool serves one "
+            "workspace, since code runs as plain processes there.",
+            "Attach a cluster with `levers9 cluster join`, have one shared or a pool added, or set isolation = "
+            '"trusted" where all workspaces trust each other.',
             FORBIDDEN,
         )
     return serving
@@ -165,7 +213,7 @@ def _refuse_odd_gang(nodes: int, together: Together) -> None:
 
 def _refuse_gpu(shape: Shape, offers: tuple[PoolOffer, ...]) -> None:
     """Cards of types that nobody has."""
-    types = sorted({offer.largest.gpu_type for offer in offers if offer.largest.gpu_count})
+    types = sorted({offer.largest.gpu_type for offer in offers if offer.largest.gpu_count or not offer.known} - {""})
     if not shape.gpu_count or any(shape.takes_type(kind) for kind in types):
         return
     what = f"No pool has GPUs of type {' or '.join(shape.gpu_types)}." if shape.gpu_types else "No pool has GPUs."
@@ -195,7 +243,9 @@ def _refuse_traits(shape: Shape, pools: tuple[_Pool, ...]) -> None:
     for key, value in shape.labels:
         values = sorted({each.label(key) for each in traits if each.label(key)})
         if value not in values:
-            why = f"Its values are: {', '.join(values)}." if values else "No node has that label at all."
+            told = sorted({node.traits.label(key) for pool in pools for node in pool.nodes if not pool.secret} - {""})
+            why = f"Its values are: {', '.join(told)}." if told else "No node has that label at all."
+            why = "Nodes of shared clusters have other values of it." if values and not told else why
             raise Refused(f"No node has the label {key}={value}.", why, "Correct it, or leave it out.", NEVER_FITS)
     runtimes = sorted({runtime for each in traits for runtime in each.runtimes})
     if shape.runtime and shape.runtime not in runtimes:
@@ -214,9 +264,9 @@ def _labels(shape: Shape) -> str:
 
 def _refuse_size(shape: Shape, pools: tuple[_Pool, ...]) -> None:
     sizes = [size for pool in pools for size in pool.sizes(shape)]
-    cpu = max(size.cpu_milli for size in sizes) / 1000
-    memory = max(size.memory_mib for size in sizes)
-    cards = max(size.gpu_count for size in sizes)
+    cpu = max((size.cpu_milli for size in sizes), default=0) / 1000
+    memory = max((size.memory_mib for size in sizes), default=0)
+    cards = max((size.gpu_count for size in sizes), default=0)
     where = f" on nodes with {_labels(shape)}" if shape.labels else ""
     raise Refused(
         f"No worker{where} was ever large enough for cpu={shape.cpu_milli / 1000:g}, memory={shape.memory_mib} MiB, "
@@ -239,7 +289,8 @@ def _refuse_gang(shape: Shape, pools: tuple[_Pool, ...], nodes: int, together: T
             NEVER_FITS,
         )
     level = together.level
-    if together.mode is TopologyMode.NONE or not level or not all(pool.nodes for pool in pools):
+    unseen = any(pool.may_have(shape) or not pool.nodes for pool in pools)
+    if together.mode is TopologyMode.NONE or not level or unseen:
         return
     if level != NODE_LEVEL and not any(node.traits.label(level) for pool in pools for node in pool.allowing(shape)):
         known = sorted({key for pool in pools for node in pool.nodes for key, _ in node.traits.labels})

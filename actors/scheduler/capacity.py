@@ -189,7 +189,7 @@ class Node(msgspec.Struct, kw_only=True):
         self.kind = msgspec.structs.replace(self.kind, traits=msgspec.structs.replace(self.kind.traits, labels=labels))
 
     def set_apart(self, pool_serves: str) -> None:
-        """Its pool serves this workspace now, "" for any; a node whose own token is good for less is of its own kind."""
+        """Its pool serves this workspace now, "" for any; a node whose token is good for less is of its own kind."""
         serves = "" if self.serves == pool_serves else self.serves
         if self.kind.traits.serves != serves:
             traits = msgspec.structs.replace(self.kind.traits, serves=serves)

@@ -7,6 +7,7 @@ from typing import Final
 
 import msgspec
 
+from ...model.pool_names import called
 from ...model.reasons import Excluded, HoldKind, Reason
 from .fleet import Fleet, Pool
 
@@ -50,10 +51,7 @@ class Discretion:
     def called(self, name: str, workspace: str) -> str:
         """What a workspace calls a pool: a cluster by its short name, unless that could be another one."""
         pool = self._fleet.pools.get(name)
-        if pool is None or not pool.known_as or pool.owner == workspace:
-            return name if pool is None else pool.known_as or name
-        others = (other for other in self._fleet.eligible(workspace, "") if other is not pool)
-        return name if any(pool.known_as in (other.name, other.known_as) for other in others) else pool.known_as
+        return name if pool is None else called(pool, self._fleet.eligible(workspace, ""), workspace)
 
     def _nodes(self, excluded: tuple[Excluded, ...], workspace: str) -> tuple[Excluded, ...]:
         """One's own by name; others', of one pool and for one reason, together."""

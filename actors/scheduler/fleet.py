@@ -53,6 +53,11 @@ class Pool(msgspec.Struct, kw_only=True):
     apart: dict[str, dict[str, None]] = msgspec.field(default_factory=dict)  # nodes that take this one's work only
 
     @property
+    def pool(self) -> str:
+        """Its name, as whoever is told names of pools asks for it."""
+        return self.name
+
+    @property
     def orders(self) -> bool:
         """Whether it ever starts a worker."""
         return self.size is not None or bool(self.offers)

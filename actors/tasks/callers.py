@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from typing import Final
 
+import msgspec
+
 from ...errors import INVALID, NOT_FOUND, Refused
 from ...model.entitlement import Wish, check_entitled
-from ...model.feasibility import check_feasible
+from ...model.feasibility import check_feasible, pool_meant
 from ...model.states import TaskEvent
 from ...store import operations as ops
 from ...wire import client
@@ -75,6 +77,9 @@ class CallersSide:
                 raise Refused(f"tasks does not take {type(message).__name__}.", code=INVALID)
 
     def _register(self, spec: client.StubSpec, letter: Letter, now_s: float) -> None:
+        # What was meant is kept: that a cluster of that name is attached, or shared, later changes nothing of it.
+        pool = pool_meant(spec.shape.pool, self._ledger.offers, letter.workspace)
+        spec = msgspec.structs.replace(spec, shape=msgspec.structs.replace(spec.shape, pool=pool))
         check_feasible(spec.shape, self._ledger.offers, letter.workspace, spec.nodes, spec.together)
         check_entitled(_wish(spec, letter.workspace), self._ledger.queueing)
         if spec.timeout_s < 0 or spec.retries < 0 or spec.max_containers < 0 or spec.wait_s < 0:

@@ -3,9 +3,11 @@
 import pytest
 from levers9_test_deciding import spec_of
 from levers9_test_tasks import ME, Stage, delivered, told
+from msgspec import structs
 
 from levers9.actors.tasks import callers
-from levers9.model.feasibility import PoolOffer
+from levers9.actors.tasks.actor import offers_of
+from levers9.model.feasibility import PoolOffer, PoolTerms
 from levers9.model.queues import Flavor, FlavorLimits, Limits, Queueing, Quota, Share
 from levers9.model.resources import Capacity, Shape
 from levers9.model.states import End, TaskState
@@ -383,3 +385,47 @@ class TestCancel:
         stage.say(stage.gone(container_id))
         assert stage.truth.state("a") is TaskState.RETRY
         assert told(stage.say(stage.cancellation("a"))) == {"a": "CANCELLED"}
+
+
+class TestClusters:
+    LAB = PoolOffer(pool="lab-1a", largest=Capacity(cpu_milli=4000, memory_mib=4096), owner="w", known_as="lab")
+
+    def test_a_cluster_is_meant_by_its_short_name_and_the_pool_is_what_is_kept(self) -> None:
+        stage = Stage()
+        stage.policy.offer((self.LAB,))
+        shape = Shape(cpu_milli=100, memory_mib=100, pool="lab")
+        stub_id = stage.register(spec_of("f", shape=shape))
+        assert stage.truth.tables.stubs[stub_id].spec.shape.pool == "lab-1a"
+        stage.say(stage.submission("t", stub=stub_id))
+        assert stage.register(spec_of("f", shape=structs.replace(shape, pool="lab-1a"))) == stub_id
+
+    def test_what_waits_for_a_container_asks_for_it_in_that_pool(self) -> None:
+        stage = Stage()
+        stage.policy.offer((self.LAB,))
+        stub_id = stage.register(spec_of("f", shape=Shape(cpu_milli=100, memory_mib=100, pool="lab")))
+        asked = stage.say(stage.submission("t", stub=stub_id)).only(scheduling.RequestContainers)
+        assert asked.spec.shape.pool == "lab-1a"
+
+    def test_a_cluster_of_somebody_else_is_refused_by_either_name(self) -> None:
+        stage = Stage()
+        stage.policy.offer((structs.replace(self.LAB, serves="v", owner="v"), structs.replace(self.LAB, pool="mine")))
+        for name in ("lab-1a", "nowhere"):
+            spec = spec_of("f", shape=Shape(cpu_milli=100, memory_mib=100, pool=name))
+            failure = stage.say(stage.letter(client.RegisterStub(spec=spec))).only(client.RequestRefused).failure
+            assert (failure.what, failure.fix) == (f"There is no pool {name!r}.", "Pools you may use: lab.")
+
+
+def test_pools_are_offered_with_their_terms_and_a_cluster_that_never_reported_by_its_cards() -> None:
+    size = Capacity(cpu_milli=1, memory_mib=1, gpu_count=1, gpu_type="T4")
+    rows = (ops.PoolRecord(pool="plain", largest=size), ops.PoolRecord(pool="lab-1", largest=size))
+    terms = {
+        "lab-1": PoolTerms(serves="w", owner="w", known_as="lab", gpu_type="T4"),
+        "lab-2": PoolTerms(owner="v", known_as="lab", gpu_type="H100"),
+    }
+    told = offers_of(rows, terms)
+    assert [(one.pool, one.serves, one.owner, one.known_as, one.known) for one in told] == [
+        ("plain", "", "", "", True),
+        ("lab-1", "w", "w", "lab", True),
+        ("lab-2", "", "v", "lab", False),
+    ]
+    assert told[-1].largest.gpu_type == "H100"
