@@ -52,7 +52,9 @@ class PoolChildren:
 
     def agree(self, pool: PoolSettings) -> None:
         """From now on calls are judged by this."""
-        self.terms[pool.name] = PoolTerms(serves=pool.serves, known_as=pool.known_as, owner=pool.owner)
+        self.terms[pool.name] = PoolTerms(
+            serves=pool.serves, known_as=pool.known_as, owner=pool.owner, gpu_type=pool.gpu_type
+        )
 
     async def begin(self, tree: Supervisor, around: Surroundings, pool: PoolSettings, kind: str) -> None:
         """Start a pool's actor, in place of one of that name."""

@@ -180,11 +180,12 @@ class PoolPolicy:
         """The nodes are others now, or offer something else; whom the pool serves may have changed as well."""
         before, self._settings = self._settings, on_nodes(self._settings, message)
         self._wishes.settings = self._holds.settings = self._settings
-        if declarations(self._settings) != declarations(before):
+        others = declarations(self._settings) != declarations(before)
+        if others:
             self._operations += declarations(self._settings)
         if declared(self._settings) != declared(before):
             self._sends.append(Send("scheduler", declared(self._settings)))
-        if self._settings.serves != before.serves:
+        if others or self._settings.serves != before.serves:
             self._sends.append(Send("tasks", TermsChanged()))
         nodes = scheduling.PoolNodes(pool=self._settings.name, offers=self._settings.nodes)
         self._sends.append(Send("scheduler", nodes))

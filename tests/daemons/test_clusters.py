@@ -208,7 +208,7 @@ class Plane:
         join = await self.ask(said.JoinCluster(spec=SPEC), said.ClusterJoined, workspace)
         agent = Agent(self, join.cluster.cluster_id, *nodes)
         await nursery.start(agent.run)
-        await trio.sleep(1.0)
+        await trio.sleep(3.0)
         return agent
 
     async def submit(self, number: int = 1, workspace: str = "w") -> str:
