@@ -31,6 +31,7 @@ from .environment import Surroundings
 from .fleet import Fleet
 from .folder import MARK_VARIABLE, DaemonMark, LabFolder, LabSettings, write_whole
 from .images import KNOWN
+from .kubeletapi import serve_kubelet, server_context
 from .pod import PodServices
 from .server import serve_talk
 from .talk import Step
@@ -99,6 +100,9 @@ class Lab:
             fleet = Fleet(states, self.folder.nodes, services, port, self.settings.grace_s / 4)
             await nursery.start(serve_talk, self.folder, self.settings, self.plan.url, fleet)
             self._progress.tell(Step(f"The API server is ready; {len(states)} nodes register."))
+            context = server_context(self.folder)
+            for kubelet in fleet.kubelets.values():
+                await nursery.start(serve_kubelet, kubelet, port, context)
             await nursery.start(fleet.run)
             self._progress.tell(Step(f"{len(states)} nodes are ready.", done=True))
             self._progress.close()

@@ -34,6 +34,7 @@ class Kubelet:
     def __init__(self, tray: TrayState, folder: Path, services: PodServices, port: int, lease_every_s: float) -> None:
         self.tray = tray
         self.lives: dict[str, PodLife] = {}
+        self.lives_seen: dict[str, PodLife] = {}  # also those that are over, while their pods are there
         self.pods: dict[str, Pod] = {}
         self.registered = trio.Event()
         self._folder = folder
@@ -170,13 +171,16 @@ class Kubelet:
         for uid, life in self.lives.items():
             if uid not in self.pods:
                 life.killing.cancel(reason="the pod is no longer there")
+                life.changed()
+        for uid in [each for each in self.lives_seen if each not in self.pods and each not in self.lives]:
+            self.lives_seen.pop(uid).remove_files()
 
     def _begin(self, pod: Pod) -> None:
         assert self._nursery is not None
         if pod.metadata.deletion_timestamp:
             self._nursery.start_soon(self._forget, pod)
         elif pod.status.phase not in _OVER:
-            life = self.lives[pod.metadata.uid] = self._life(pod)
+            life = self.lives[pod.metadata.uid] = self.lives_seen[pod.metadata.uid] = self._life(pod)
             self._nursery.start_soon(self._live, life)
 
     def _life(self, pod: Pod) -> PodLife:
@@ -204,10 +208,7 @@ class Kubelet:
             self.tray.release(uid)
         self.tray.release(uid, place=True)
         del self.lives[uid]
-        if uid not in self.pods:
-            life.remove_files()
-        elif self.tray.reachable:
-            self.wake()
+        self.wake()
 
     async def _tell(self, life: PodLife) -> None:
         """Write its status after each change, until it has ended and that is written, or the pod is not there."""

@@ -36,6 +36,7 @@ class LogQuery(msgspec.Struct, frozen=True, kw_only=True):
     timestamps: bool = False
     tail: int | None = None
     since: str = ""
+    limit_bytes: int = 0  # 0 is none
 
 
 class ContainerLog:
