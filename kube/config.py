@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from kubernetes.client import Configuration
 
 SERVICE_ACCOUNT: Final = Path("/var/run/secrets/kubernetes.io/serviceaccount")
+ACCOUNT_VARIABLE: Final = "LEVERS9_SERVICE_ACCOUNT_DIR"  # where it is instead: pods of the lab have no mounts
 TOKEN_READ_AGAIN_S: Final = 60.0  # the kubelet renews it at four fifths of its life, which is ten minutes at least
 _HOST, _PORT = "KUBERNETES_SERVICE_HOST", "KUBERNETES_SERVICE_PORT"
 _USUAL: Final = "~/.kube/config"
@@ -49,7 +50,7 @@ async def load_config(
     context: str | None = None,
     *,
     environment: Mapping[str, str] = os.environ,
-    account: Path = SERVICE_ACCOUNT,
+    account: Path | None = None,
 ) -> Endpoint:
     """The API server to speak to: of `kubeconfig`, else of $KUBECONFIG, else of our own pod, else of ~/.kube/config.
 
@@ -57,7 +58,8 @@ async def load_config(
     says what to do.
     """
     if kubeconfig is None and context is None and not environment.get("KUBECONFIG") and in_cluster(environment):
-        return await trio.to_thread.run_sync(_of_pod, dict(environment), account)
+        found = account or Path(environment.get(ACCOUNT_VARIABLE) or SERVICE_ACCOUNT)
+        return await trio.to_thread.run_sync(_of_pod, dict(environment), found)
     source = _Source(_paths(kubeconfig, environment), context, dict(environment))
     return await source.load_in_thread()
 

@@ -8,6 +8,7 @@ from typing import Final
 
 import msgspec
 
+from ..kube.config import ACCOUNT_VARIABLE
 from .expansion import MountPaths, PodPlace, expand, field_of, resource_of
 from .folder import MARK_VARIABLE
 from .objects import Container, EnvFrom, EnvVar, Pod, ValueFrom
@@ -15,7 +16,6 @@ from .trays import Card
 from .volumes import ACCOUNT_MOUNT, ConfigMissing, Sources
 
 ROOT_VARIABLE: Final = "LEVERS9_LAB_ROOT"
-ACCOUNT_VARIABLE: Final = "LEVERS9_SERVICE_ACCOUNT_DIR"
 _SYSTEM_PATH: Final = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
 
