@@ -14,8 +14,8 @@ from pathlib import Path
 from typing import Final
 
 from ..errors import Refused
+from . import KUBERNETES as VERSION
 
-VERSION: Final = "v1.36.3"
 BUILT: Final = ("kube-apiserver", "kube-controller-manager", "kube-scheduler")
 ETCD: Final = "etcd"
 _MODULE: Final = Path(__file__).with_name("kube")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 
-from .binaries import VERSION
+from . import KUBERNETES
 from .traystate import TrayState
 
 _CONDITIONS = (
@@ -47,7 +47,7 @@ def node_status(tray: TrayState, port: int, now: str) -> dict[str, object]:
         "nodeInfo": {
             "architecture": plan.model.arch,
             "operatingSystem": "linux",
-            "kubeletVersion": VERSION,
+            "kubeletVersion": KUBERNETES,
             "kubeProxyVersion": "",
             "containerRuntimeVersion": "lab://1",
             "osImage": "levers9 lab",
