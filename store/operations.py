@@ -113,6 +113,12 @@ class FindToken(Operation, frozen=True, kw_only=True):
     hash: bytes
 
 
+class FindTokenOf(Operation, frozen=True, kw_only=True):
+    """Answers the newest active `TokenRow` of this subject, or None."""
+
+    subject: str
+
+
 class ListTokens(Operation, frozen=True, kw_only=True):
     """Answers a tuple of `TokenRow`, oldest first; `workspace_id` None lists all of them."""
 

@@ -10,6 +10,7 @@ from ..operations import (
     CreateTokens,
     CreateWorkspace,
     FindToken,
+    FindTokenOf,
     Leadership,
     ListTokens,
     ListWorkspaces,
@@ -99,6 +100,12 @@ def _insert_tokens(tables: Tables, tokens: tuple[TokenRow, ...]) -> Applied:
 @carries_out(FindToken)
 def _find_token(tables: Tables, operation: FindToken) -> TokenRow | None:
     return next((row for row in tables.tokens.values() if row.active and row.hash == operation.hash), None)
+
+
+@carries_out(FindTokenOf)
+def _find_token_of(tables: Tables, operation: FindTokenOf) -> TokenRow | None:
+    rows = [row for row in tables.tokens.values() if row.active and row.subject == operation.subject]
+    return max(rows, key=lambda row: (row.created_at_s, row.token_id), default=None)
 
 
 @carries_out(ListTokens)

@@ -14,6 +14,7 @@ from ..operations import (
     CreateTokens,
     CreateWorkspace,
     FindToken,
+    FindTokenOf,
     Leadership,
     ListTokens,
     ListWorkspaces,
@@ -185,6 +186,12 @@ read(
     FindToken,
     _READ_TOKENS + "WHERE hash = $1 AND active",
     lambda o: (o.hash,),
+    lambda _, rows: _token(rows[0]) if rows else None,
+)
+read(
+    FindTokenOf,
+    _READ_TOKENS + "WHERE subject = $1 AND active ORDER BY created_at_s DESC, token_id DESC LIMIT 1",
+    lambda o: (o.subject,),
     lambda _, rows: _token(rows[0]) if rows else None,
 )
 read(

@@ -11,6 +11,7 @@ from levers9.store.operations import (
     CreateTokens,
     CreateWorkspace,
     FindToken,
+    FindTokenOf,
     ListTokens,
     ListWorkspaces,
     PutStub,
@@ -80,6 +81,19 @@ async def test_a_token_is_found_by_its_hash_while_it_is_active(store: Store) -> 
     )
     assert await store.apply(FindToken(hash=b"\1" * 32)) == (token(1),)
     assert await store.apply(FindToken(hash=b"\2" * 32), FindToken(hash=b"\3" * 32)) == (None, None)
+
+
+async def test_the_newest_active_token_of_a_subject_is_found(store: Store) -> None:
+    rows = (
+        token(1, subject="worker-1"),
+        token(2, subject="worker-1", created_at_s=9.0),
+        token(3, subject="worker-1", created_at_s=10.0, active=False),
+        token(4, subject="worker-2", created_at_s=11.0),
+        token(5, subject="worker-3", active=False),
+    )
+    await store.apply(*(CreateToken(token=row) for row in rows))
+    found = await store.apply(*(FindTokenOf(subject=f"worker-{one}") for one in (1, 2, 3, 4)))
+    assert found == (rows[1], rows[3], None, None)
 
 
 async def test_a_token_whose_id_or_hash_is_known_is_not_created(store: Store) -> None:

@@ -140,6 +140,7 @@ accounts = st.one_of(
     builds(ops.CreateToken, token=token),
     builds(ops.CreateTokens, tokens=several(token)),
     builds(ops.FindToken, hash=sampled_from([b"\0", b"\1", b"\2"])),
+    builds(ops.FindTokenOf, subject=worker_id),
     builds(ops.ListTokens, workspace_id=maybe_workspace),
     builds(
         ops.RevokeTokens,
