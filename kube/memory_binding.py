@@ -26,9 +26,10 @@ class Unschedulable(msgspec.Struct, frozen=True):
 def place(pod: Json, nodes: Iterable[Json], used: Mapping[str, Counter[str]]) -> str | Unschedulable:
     """The name of the first node that takes the pod. `used` has what is taken of each node's extended resources."""
     why: Counter[str] = Counter()
+    asked = asked_of(pod)
     for node in nodes:
         name = text_at(node, "metadata", "name")
-        objection = _objection(pod, node, used.get(name, Counter()))
+        objection = _objection(pod, asked, node, used.get(name, Counter()))
         if not objection:
             return name
         why[objection] += 1
@@ -50,7 +51,7 @@ def asked_of(pod: Json) -> Counter[str]:
     return asked
 
 
-def _objection(pod: Json, node: Json, used: Counter[str]) -> str:
+def _objection(pod: Json, asked: Counter[str], node: Json, used: Counter[str]) -> str:
     if not _matches(pod, node):
         return _NO_MATCH
     for taint in list_at(node, "spec", "taints"):
@@ -58,7 +59,7 @@ def _objection(pod: Json, node: Json, used: Counter[str]) -> str:
             if taint.get("key") == "node.kubernetes.io/unschedulable":
                 return "node(s) were unschedulable"
             return f"node(s) had untolerated taint {{{text_at(taint, 'key')}: {text_at(taint, 'value')}}}"
-    for key, count in sorted(asked_of(pod).items()):
+    for key, count in sorted(asked.items()):
         if count > number_at(node, "status", "allocatable", key) - used[key]:
             return f"Insufficient {key}"
     return ""

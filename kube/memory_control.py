@@ -36,7 +36,8 @@ class Control:
         self._made = 0
         self._unbound: dict[Place, None] = {}
         self._room_changed = False
-        self._on_node: dict[str, dict[str, Stored]] = {}  # node -> uid -> pod that is not ended
+        self._on_node: dict[str, dict[str, Stored]] = {}  # node -> uid -> pod that has not ended
+        self._taken: dict[str, Counter[str]] = {}  # node -> extended resources that they hold
 
     def serve(self, objects: Objects) -> None:
         """Act on these from now on."""
@@ -97,7 +98,7 @@ class Control:
         assert pod is not None
         here = event.after is not None
         self._hold(event.before, event.after)
-        if here and not text_at(pod.body, "spec", "nodeName") and not _has_ended(pod):
+        if here and not _node_of(pod) and not _has_ended(pod):
             self._unbound[pod.namespace, pod.name] = None
             self._room_changed = self._room_changed or event.before is None
         else:
@@ -112,14 +113,19 @@ class Control:
 
     def _hold(self, before: Stored | None, after: Stored | None) -> None:
         """Keep the account of who holds what of a node; what is given back is room for others."""
-        held = False
-        if before is not None:
-            pods = self._on_node.get(text_at(before.body, "spec", "nodeName"), {})
-            held = pods.pop(before.uid, None) is not None
-        if after is not None and _is_held(after):
-            self._on_node.setdefault(text_at(after.body, "spec", "nodeName"), {})[after.uid] = after
-        elif held:
+        was = before if before is not None and _is_held(before) else None
+        now = after if after is not None and _is_held(after) else None
+        if was is not None:
+            del self._on_node[_node_of(was)][was.uid]
+        if now is not None:
+            self._on_node.setdefault(_node_of(now), {})[now.uid] = now
+        if was is not None and now is not None and was.body["spec"] is now.body["spec"]:
+            return  # only its status changed
+        if was is not None:
+            self._taken[_node_of(was)].subtract(asked_of(was.body))
             self._room_changed = True
+        if now is not None:
+            self._taken.setdefault(_node_of(now), Counter()).update(asked_of(now.body))
 
     # Jobs
 
@@ -151,17 +157,11 @@ class Control:
 
     def _bind_all(self) -> None:
         nodes = [node.body for node in self._objects.all_of(NODES)]
-        used = {node: self._used(node) for node in self._on_node}
         for namespace, name in tuple(self._unbound):
             pod = self._objects.at(PODS, name, namespace)
             assert pod is not None, "a pod that is gone is not unbound"
-            found = place(pod.body, nodes, used)
+            found = place(pod.body, nodes, self._taken)
             self._objects.patch(PODS, pod, _bound(found, pod.body, self._objects.now()))
-            if isinstance(found, str):
-                used[found] = self._used(found)
-
-    def _used(self, node: str) -> Counter[str]:
-        return sum((asked_of(pod.body) for pod in self._on_node.get(node, {}).values()), Counter())
 
 
 def _bound(found: str | Unschedulable, pod: Json, now: str) -> Json:
@@ -178,5 +178,9 @@ def _has_ended(pod: Stored) -> bool:
     return text_at(pod.body, "status", "phase") in ENDED
 
 
+def _node_of(pod: Stored) -> str:
+    return text_at(pod.body, "spec", "nodeName")
+
+
 def _is_held(pod: Stored) -> bool:
-    return bool(text_at(pod.body, "spec", "nodeName")) and not _has_ended(pod)
+    return bool(_node_of(pod)) and not _has_ended(pod)
