@@ -11,6 +11,7 @@ from ...wire.codec import MESSAGES, Envelope
 
 _TYPE_KEY: Final = b"\xa4type"
 _FIXMAP: Final = range(0x80, 0x90)
+_LARGE: Final = b"\xde"  # a map of more than 15 fields: two bytes more say how many
 _FIXSTR: Final = range(0xA0, 0xC0)
 _STR8: Final = 0xD9
 _HEAD_BYTES: Final = 80
@@ -41,6 +42,8 @@ _SAYS: Final = {role: _receivers(role) for role in ("client", "worker", "agent")
 def tag_of(payload: msgspec.Raw | bytes) -> bytes:
     """The name of the message in a payload: our encoder writes it first. Empty for what our encoder did not write."""
     head = bytes(memoryview(payload)[:_HEAD_BYTES])
+    if head[:1] == _LARGE:
+        head = b"\x80" + head[3:]
     if len(head) < 8 or head[0] not in _FIXMAP or head[1:6] != _TYPE_KEY:
         return b""
     if head[6] in _FIXSTR:

@@ -30,6 +30,12 @@ def test_every_message_tells_its_name_without_being_decoded() -> None:
         assert tag_of(msgspec.msgpack.encode({"type": name, "more": 1})) == name.encode()
 
 
+@pytest.mark.parametrize("fields", [14, 15, 16, 300])
+def test_a_message_of_many_fields_tells_its_name_as_well(fields: int) -> None:
+    many = {"type": "ClusterReported"} | {f"field_{number}": number for number in range(fields)}
+    assert tag_of(msgspec.msgpack.encode(many)) == b"ClusterReported"
+
+
 def test_a_long_name_is_told_as_well() -> None:
     assert tag_of(msgspec.msgpack.encode({"type": "X" * 40})) == b"X" * 40
 
