@@ -89,7 +89,8 @@ class Pool(msgspec.Struct, kw_only=True):
     @property
     def unknown(self) -> bool:
         """Whether nothing is known of its nodes yet, although it has some."""
-        return not self.reported and self.size is None and bool(self.owner or self.gpu_type)
+        seen = self.reported or bool(self.nodes) or self.size is not None
+        return not seen and bool(self.owner or self.gpu_type)
 
     def set_apart(self, node: Node) -> bool:
         """Know whether a node takes one workspace's work only; returns whether that changes who stands apart."""
