@@ -357,6 +357,16 @@ class TestRoomForOthers:
         assert released(sent) == [container_id]
         assert released(stage.tick(60.0)) == []
 
+    def test_one_that_has_not_started_is_released_at_once_for_the_reason_that_was_told(self) -> None:
+        stage = Stage()
+        stage.submit("a")
+        (container_id,) = stage.truth.tables.containers
+        message = scheduling.YieldContainers(container_ids=(container_id,), why="its pool is taken back")
+        sent = stage.say(Letter(message, source="scheduler"))
+        release = sent.only(scheduling.ReleaseContainers)
+        assert (release.container_ids, release.why) == ((container_id,), "its pool is taken back")
+        assert len(sent.of(scheduling.RequestContainers)) == 1
+
     def test_a_gang_yields_as_one(self) -> None:
         stage = running()
         stage.submit("b")
