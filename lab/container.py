@@ -13,7 +13,7 @@ import trio
 
 from .images import wait_s
 from .logfile import ContainerLog
-from .objects import Probe
+from .objects import Container, Probe
 from .podstatus import ContainerState, Running, Terminated, Waiting, will_restart
 from .probes import Prober, exit_code_of
 from .processes import CannotStart, ContainerProcess, start
@@ -42,8 +42,8 @@ class Host(Protocol):
         """The status has changed."""
         ...
 
-    def can_pull(self, image: str) -> bool:
-        """Whether the node gets this image just now."""
+    def has_image(self, container: Container) -> bool:
+        """Whether the node has the container's image, or gets it just now."""
         ...
 
     async def wait(self, seconds: float) -> None:
@@ -103,12 +103,12 @@ class ContainerLife:
     async def _pull(self) -> bool:
         image = self.state.container.image
         failures = 0
-        while not self._host.can_pull(image):
+        while not self._host.has_image(self.state.container):
             failures += 1
             why = f'failed to pull and unpack image "{image}": no node of this lab has it'
             self._wait_for("ErrImagePull", why)
             await self._host.wait(1.0)
-            if self._host.can_pull(image):
+            if self._host.has_image(self.state.container):
                 break
             self._wait_for("ImagePullBackOff", f'Back-off pulling image "{image}": ErrImagePull: {why}')
             await self._host.wait(wait_s(failures))

@@ -15,6 +15,7 @@ from .objects import Container, EnvFrom, EnvVar, Pod, ValueFrom
 from .trays import Card
 from .volumes import ACCOUNT_MOUNT, ConfigMissing, Sources
 
+CONTAINER_VARIABLE: Final = "LEVERS9_LAB_CONTAINER"  # whose process it is: pod UID and container
 ROOT_VARIABLE: Final = "LEVERS9_LAB_ROOT"
 _SYSTEM_PATH: Final = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
@@ -28,6 +29,14 @@ class Surroundings(msgspec.Struct, frozen=True, kw_only=True):
     programs: Path  # has `levers9`, `python` and so on
 
 
+class Given(msgspec.Struct, frozen=True, kw_only=True):
+    """What a pod was given by its node; `room` is all that the node has."""
+
+    place: PodPlace
+    cards: tuple[Card, ...]
+    room: dict[str, str]
+
+
 def card_variables(cards: Sequence[Card]) -> dict[str, str]:
     """The device plugin's word to the container: its cards by UUID, and numbers that begin at 0."""
     return {
@@ -39,34 +48,32 @@ def card_variables(cards: Sequence[Card]) -> dict[str, str]:
 class Environment:
     """Makes the variables of the containers of one pod."""
 
-    def __init__(
-        self, pod: Pod, place: PodPlace, cards: Sequence[Card], around: Surroundings, sources: Sources, bin_folder: Path
-    ) -> None:
+    def __init__(self, pod: Pod, given: Given, around: Surroundings, sources: Sources, bin_folder: Path) -> None:
         """`bin_folder` has what is the pod's own, such as `nvidia-smi`."""
         self._pod = pod
-        self._place = place
-        self._cards = cards
+        self._given = given
         self._around = around
         self._sources = sources
         self._bin = bin_folder
 
     async def of(self, container: Container, paths: MountPaths, root: Path) -> dict[str, str]:
         """All variables of a container. Raises `ConfigMissing`."""
-        known = self._given(root)
+        known = self._usual(root)
         for source in container.env_from or ():
             known |= await self._from(source)
         for variable in container.env or ():
             value = await self._value(container, variable, known)
             if value is not None:
                 known[variable.name] = value
-        ours = self._given(root)
+        ours = self._usual(root)
         found = {name: paths.rewrite(value) if value != ours.get(name) else value for name, value in known.items()}
         account = paths.rewrite(ACCOUNT_MOUNT)
         if account != ACCOUNT_MOUNT:
             found.setdefault(ACCOUNT_VARIABLE, account)
-        return found | {MARK_VARIABLE: self._around.lab_id}
+        mine = f"{self._pod.metadata.uid}/{container.name}"
+        return found | {MARK_VARIABLE: self._around.lab_id, CONTAINER_VARIABLE: mine}
 
-    def _given(self, root: Path) -> dict[str, str]:
+    def _usual(self, root: Path) -> dict[str, str]:
         return {
             "PATH": f"{self._bin}:{self._around.programs}:{_SYSTEM_PATH}",
             "HOME": str(root),
@@ -76,7 +83,7 @@ class Environment:
             "KUBERNETES_SERVICE_PORT": str(self._around.api_port),
             "KUBERNETES_SERVICE_PORT_HTTPS": str(self._around.api_port),
             ROOT_VARIABLE: str(root),
-            **card_variables(self._cards),
+            **card_variables(self._given.cards),
         }
 
     async def _from(self, source: EnvFrom) -> dict[str, str]:
@@ -96,9 +103,9 @@ class Environment:
     async def _looked_up(self, container: Container, source: ValueFrom) -> str | None:
         """None for a key that is not there and need not be."""
         if source.field_ref is not None:
-            return field_of(self._pod, source.field_ref.field_path, self._place)
+            return field_of(self._pod, source.field_ref.field_path, self._given.place)
         if source.resource_field_ref is not None:
-            return resource_of(self._pod.spec.containers, container, source.resource_field_ref, {})
+            return resource_of(self._pod.spec.containers, container, source.resource_field_ref, self._given.room)
         namespace = self._pod.metadata.namespace
         if (ref := source.secret_key_ref) is not None:
             table, what = await self._sources.secret(namespace, ref.name, optional=ref.optional), "Secret"

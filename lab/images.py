@@ -17,6 +17,13 @@ def can_pull(image: str, patterns: Sequence[str]) -> bool:
     return any(fnmatchcase(bare, pattern) or fnmatchcase(bare.rpartition("/")[2], pattern) for pattern in patterns)
 
 
+def always_pulls(image: str, policy: str) -> bool:
+    """Whether a node that has the image pulls it nonetheless."""
+    if policy:
+        return policy == "Always"
+    return "@" not in image and (name_of(image) == image or image.endswith(":latest"))
+
+
 def name_of(image: str) -> str:
     """An image's name without tag and digest."""
     bare = image.partition("@")[0]

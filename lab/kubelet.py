@@ -45,6 +45,7 @@ class Kubelet:
         self._reachable = trio.Event()
         self._reachable.set()
         self._wake = trio.Event()
+        self._forgetting: set[str] = set()
         self._node_uid = ""
         self._nursery: trio.Nursery | None = None
 
@@ -119,6 +120,7 @@ class Kubelet:
         self.tray.faults.powered = on
         if not on:
             for life in self.lives.values():
+                life.lost = not life.over.is_set()
                 life.killing.cancel(reason="its tray has lost power")
         self._reach()
 
@@ -156,18 +158,12 @@ class Kubelet:
 
     def sync(self) -> None:
         """Compare what is bound here with what runs here, and act on each difference."""
-        assert self._nursery is not None
         for uid, pod in self.pods.items():
             life = self.lives.get(uid)
             if life is None:
                 self._begin(pod)
-                continue
-            life.pod = pod
-            if pod.metadata.deletion_timestamp and not life.stopping.is_set():
-                grace_s = pod.metadata.deletion_grace_period_seconds
-                self._nursery.start_soon(life.stop, float(life.grace_s if grace_s is None else grace_s))
-            if pod.metadata.deletion_timestamp:
-                life.changed()
+            else:
+                self._go_on(life, pod)
         for uid, life in self.lives.items():
             if uid not in self.pods:
                 life.killing.cancel(reason="the pod is no longer there")
@@ -177,13 +173,26 @@ class Kubelet:
 
     def _begin(self, pod: Pod) -> None:
         assert self._nursery is not None
+        before = self.lives_seen.get(pod.metadata.uid)
+        is_over = pod.status.phase in _OVER or (before is not None and not before.lost)
         if pod.metadata.deletion_timestamp:
             self._nursery.start_soon(self._forget, pod)
-        elif pod.status.phase not in _OVER:
-            life = self.lives[pod.metadata.uid] = self.lives_seen[pod.metadata.uid] = self._life(pod)
+        elif not is_over:  # what is over may be told as running still by an older watch event
+            life = self._life(pod, before)
+            self.lives[pod.metadata.uid] = self.lives_seen[pod.metadata.uid] = life
             self._nursery.start_soon(self._live, life)
 
-    def _life(self, pod: Pod) -> PodLife:
+    def _go_on(self, life: PodLife, pod: Pod) -> None:
+        assert self._nursery is not None
+        life.pod = pod
+        if not pod.metadata.deletion_timestamp:
+            return
+        if not life.stopping.is_set():
+            grace_s = pod.metadata.deletion_grace_period_seconds
+            self._nursery.start_soon(life.stop, life.grace_s if grace_s is None else float(grace_s))
+        life.changed()
+
+    def _life(self, pod: Pod, before: PodLife | None) -> PodLife:
         uid = pod.metadata.uid
         host = self.tray.plan.address
         address = host if pod.spec.host_network else pod_address(self.tray.plan, self.tray.place(uid))
@@ -192,20 +201,25 @@ class Kubelet:
         if self.tray.allocate(uid, cards_asked(pod)) is None:
             message = "Pod was rejected: Allocate failed due to requested number of devices unavailable for "
             life.outcome = Outcome("UnexpectedAdmissionError", f"{message}nvidia.com/gpu")
-        elif pod.status.phase == "Running" and pod.spec.restart_policy == "Never":
-            life.outcome = Outcome("NodeShutdown", "Its containers were lost when the node lost power.")
+        elif before is None and pod.status.phase == "Running" and pod.spec.restart_policy == "Never":
+            life.outcome = Outcome("NodeLost", "Its containers were lost with an earlier kubelet.")
+        elif before is not None and not life.resume(before):
+            life.over.set()
+        if life.outcome is not None:
+            life.over.set()
         return life
 
     async def _live(self, life: PodLife) -> None:
         uid = life.pod.metadata.uid
         async with trio.open_nursery() as nursery:
             nursery.start_soon(self._tell, life)
-            if life.outcome is None:
-                await life.run()
-            else:
-                life.over.set()
+            if life.over.is_set():
                 life.changed()
+            else:
+                await life.run()
             self.tray.release(uid)
+            if life.lost:
+                nursery.cancel_scope.cancel(reason="its tray has lost power")
         self.tray.release(uid, place=True)
         del self.lives[uid]
         self.wake()
@@ -222,12 +236,10 @@ class Kubelet:
                     return
                 continue
             over = life.over.is_set()
-            told = await self._write(life)
-            if not told:
+            if not await self._write(life):
                 life.changed()
                 await trio.sleep(_RETRY_S)
             elif over:
-                await self._end(life)
                 return
 
     async def _write(self, life: PodLife) -> bool:
@@ -243,17 +255,17 @@ class Kubelet:
             return False
         return True
 
-    async def _end(self, life: PodLife) -> None:
-        if life.pod.metadata.deletion_timestamp:
-            await self._forget(life.pod)
-
     async def _forget(self, pod: Pod) -> None:
         meta = pod.metadata
+        if meta.uid in self._forgetting:
+            return
+        self._forgetting.add(meta.uid)
 
         async def delete() -> None:
             await self._kube.delete(PODS, meta.name, meta.namespace, uid=meta.uid, grace_s=0)
 
         await self._until_done(delete)
+        self._forgetting.discard(meta.uid)
 
 
 async def _evict(life: PodLife, why: Outcome) -> None:

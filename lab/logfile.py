@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import AsyncIterator, Iterator
+from contextlib import ExitStack
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Final
+from typing import BinaryIO, Final
 
 import msgspec
 import trio
@@ -50,7 +51,7 @@ class ContainerLog:
         self._file = path.open("ab")
         self._rests: dict[str, bytes] = {}
         self._news = trio.Event()
-        self._written = 0  # lines ever
+        self._turned = 0  # how often a new file has begun
 
     def write(self, stream: str, data: bytes) -> None:
         """Bytes of a stream, in whatever pieces."""
@@ -75,23 +76,21 @@ class ContainerLog:
 
     async def read(self, query: LogQuery) -> AsyncIterator[bytes]:
         """The lines asked for; with `follow` those to come, until the process has ended."""
-        seen = self._written
-        lines = [line for line in self._lines() if line.time >= query.since]
-        for line in lines if query.tail is None else deque(lines, maxlen=query.tail):
-            yield line.shown(timestamps=query.timestamps)
-        while query.follow and not (self.finished and seen == self._written):
-            news = self._news
-            if seen == self._written:
-                await news.wait()
-            fresh, seen = self._written - seen, self._written
-            for line in deque(self._lines(), maxlen=fresh):
+        with ExitStack() as stack:
+            file, turned = stack.enter_context(self.path.open("rb")), self._turned
+            past = [line for line in self._past(file) if line.time >= query.since]
+            for line in past if query.tail is None else deque(past, maxlen=query.tail):
                 yield line.shown(timestamps=query.timestamps)
-
-    def last_words(self, lines: int = 5) -> str:
-        """The end of it, for the message of a failure."""
-        return b"".join(line.shown(timestamps=False) for line in deque(self._lines(), maxlen=lines)).decode(
-            errors="replace"
-        )
+            while query.follow:
+                news, finished, fresh = self._news, self.finished, turned != self._turned
+                for line in _lines(file):
+                    yield line.shown(timestamps=query.timestamps)
+                if fresh:
+                    file, turned = stack.enter_context(self.path.open("rb")), turned + 1
+                elif finished:
+                    return
+                else:
+                    await news.wait()
 
     def _put(self, stream: str, line: bytes) -> None:
         while len(line) > _LINE_MAX_BYTES:
@@ -103,18 +102,25 @@ class ContainerLog:
         if self._file.tell() > _LOG_MAX_BYTES:
             self._file.close()
             self.path.replace(self._older)
+            self._turned += 1
             self._file = self.path.open("ab")
         self._file.write(b" ".join((now_text().encode(), stream.encode(), tag, line)) + b"\n")
-        self._written += 1
 
     def _wake(self) -> None:
         self._news.set()
         self._news = trio.Event()
 
-    def _lines(self) -> Iterator[LogLine]:
-        for path in (self._older, self.path):
-            if path.exists():
-                yield from (parse(line) for line in path.read_bytes().split(b"\n") if line)
+    def _past(self, file: BinaryIO) -> Iterator[LogLine]:
+        if self._older.exists():
+            with self._older.open("rb") as older:
+                yield from _lines(older)
+        yield from _lines(file)
+
+
+def _lines(file: BinaryIO) -> Iterator[LogLine]:
+    """The whole lines from where a file has been read up to."""
+    for line in file:
+        yield parse(line.removesuffix(b"\n"))
 
 
 def parse(line: bytes) -> LogLine:

@@ -131,6 +131,7 @@ class Container(_Part, frozen=True, kw_only=True):
 
     name: str
     image: str = ""
+    image_pull_policy: str = ""
     command: tuple[str, ...] | None = None
     args: tuple[str, ...] | None = None
     working_dir: str = ""

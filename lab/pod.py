@@ -9,9 +9,9 @@ import trio
 
 from ..kube.face import Kube
 from .container import ContainerLife, Setting, now_s
-from .environment import Environment, Surroundings
+from .environment import Environment, Given, Surroundings
 from .expansion import MountPaths, PodPlace, expand
-from .images import can_pull, entrypoint
+from .images import always_pulls, can_pull, entrypoint
 from .objects import Container, Pod
 from .podstatus import ContainerState, Outcome, PodView, Terminated, Waiting
 from .trays import smi_list
@@ -38,6 +38,7 @@ class PodLife:
         self.grace_s = float(pod.spec.termination_grace_period_seconds)
         self.outcome: Outcome | None = None
         self.disrupted = False
+        self.lost = False  # with its tray's power: what it has come to is not told
         self.killing = trio.CancelScope()
         self.address = place.pod_ip
         self._tray = tray
@@ -46,6 +47,7 @@ class PodLife:
         self._services = services
         self._start_time = now_s()
         self._nudged = trio.Event()
+        self._room = {"cpu": str(tray.plan.cpu), "memory": tray.plan.memory}
         self._sources = Sources(services.kube)
         self._volumes = Volumes(folder, folder.parent.parent / "host", pod, place, self._sources)
         self._made = trio.Lock()
@@ -145,6 +147,20 @@ class PodLife:
         self.over.set()
         self.changed()
 
+    def resume(self, before: PodLife) -> bool:
+        """Go on from a life that was lost; False where the pod is over with it."""
+        policy = self.pod.spec.restart_policy
+        for name, each in self.containers.items():
+            old = before.containers[name].state
+            if not old.container_id:
+                continue
+            assert isinstance(old.state, Terminated), "a life that is over has ended all its containers"
+            each.state.container_id, each.state.last = old.container_id, old.state
+            each.state.restarts = old.restarts + 1
+            if policy == "Never":
+                each.state.state, each.state.last, each.state.restarts = old.state, old.last, old.restarts
+        return policy != "Never" or not any(old.state.container_id for old in before.containers.values())
+
     def remove_files(self) -> None:
         """Nothing of it is needed any more."""
         remove(self._folder)
@@ -155,9 +171,15 @@ class PodLife:
         """See `Host`."""
         self.dirty.set()
 
-    def can_pull(self, image: str) -> bool:
+    def has_image(self, container: Container) -> bool:
         """See `Host`."""
-        return self._tray.faults.pulls and can_pull(image, self._services.patterns)
+        image = container.image
+        if image in self._tray.images and not always_pulls(image, container.image_pull_policy):
+            return True
+        if not self._tray.faults.pulls or not can_pull(image, self._services.patterns):
+            return False
+        self._tray.images.add(image)
+        return True
 
     def nudge(self) -> None:
         """Wake what waits: something has changed for it."""
@@ -180,8 +202,8 @@ class PodLife:
         container = state.container
         root = self._folder / "root" / container.name
         paths = MountPaths(self._volumes.mount(container, root))
-        cards = self._tray.cards_of(self.pod.metadata.uid)
-        maker = Environment(self.pod, self._place, cards, self._services.around, self._sources, self._bin)
+        given = Given(place=self._place, cards=self._tray.cards_of(self.pod.metadata.uid), room=self._room)
+        maker = Environment(self.pod, given, self._services.around, self._sources, self._bin)
         environment = await maker.of(container, paths, root)
         command = container.command or entrypoint(container.image)
         argv = tuple(paths.rewrite(expand(word, environment)) for word in (*command, *(container.args or ())))

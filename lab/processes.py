@@ -14,7 +14,9 @@ import trio
 
 from ..child_process import Program, tied, wait_for_exit
 from ..errors import LeversError
+from .environment import CONTAINER_VARIABLE
 from .logfile import ContainerLog
+from .marks import kill_marked
 
 _PIECE_BYTES: Final = 64 << 10
 _DRAIN_S: Final = 0.5  # for what a process wrote just before it ended, where a grandchild holds its output open
@@ -29,8 +31,9 @@ class CannotStart(LeversError):
 class ContainerProcess:
     """A started process. `exit_code` is None while it runs; one that a signal ended has 128 and the signal's number."""
 
-    def __init__(self, process: subprocess.Popen[bytes]) -> None:
+    def __init__(self, process: subprocess.Popen[bytes], mark: str) -> None:
         self._process = process
+        self._mark = mark  # which all of its descendants carry in their environment
         self.exit_code: int | None = None
         self.ended = trio.Event()
         self._reading = trio.CancelScope(shield=True)
@@ -67,6 +70,7 @@ class ContainerProcess:
                 await wait_for_exit(self._process)
             finally:
                 self.signal(signal.SIGKILL)  # what is left of its group goes with it: the id is still its own
+                kill_marked(CONTAINER_VARIABLE, self._mark)
                 with trio.CancelScope(shield=True):
                     await wait_for_exit(self._process)
                 code = self._process.wait()
@@ -104,7 +108,7 @@ def start(argv: Sequence[str], environment: Mapping[str, str], folder: Path) -> 
         )
     except OSError as error:
         raise CannotStart(f"exec: {argv[0]!r}: {error.strerror}") from error
-    return ContainerProcess(process)
+    return ContainerProcess(process, environment[CONTAINER_VARIABLE])
 
 
 async def _copy(descriptor: int, name: str, log: ContainerLog) -> None:

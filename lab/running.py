@@ -21,6 +21,7 @@ from ..child_process import READY_FD
 from ..errors import Refused
 from ..process_identity import start_ticks
 from .folder import MARK_VARIABLE, LabFolder, LabSettings, write_whole
+from .marks import marked, signal_exactly
 from .talk import steps
 
 _STOP_S: Final = 20.0
@@ -58,7 +59,7 @@ def end_lab(folder: LabFolder) -> bool:
     was_there = folder.settings() is not None
     mark = folder.daemon()
     if mark is not None and start_ticks(mark.pid) == mark.start_ticks:
-        _signal(mark.pid, mark.start_ticks, signal.SIGTERM)
+        signal_exactly(mark.pid, mark.start_ticks, signal.SIGTERM)
         _wait_gone([(mark.pid, mark.start_ticks)], _STOP_S)
     clear(folder)
     return was_there
@@ -68,9 +69,9 @@ def clear(folder: LabFolder) -> None:
     """Kill what is left of a lab whose daemon is gone, and remove its files."""
     settings = folder.settings()
     if settings is not None:
-        left = list(processes_of(settings.lab_id))
+        left = list(marked(MARK_VARIABLE, settings.lab_id))
         for pid, ticks in left:
-            _signal(pid, ticks, signal.SIGKILL)
+            signal_exactly(pid, ticks, signal.SIGKILL)
         _wait_gone(left, _KILLED_S)
     for entry in folder.path.iterdir() if folder.path.is_dir() else ():
         if entry == folder.lock_file:
@@ -79,21 +80,6 @@ def clear(folder: LabFolder) -> None:
             shutil.rmtree(entry, ignore_errors=True)
         else:
             entry.unlink(missing_ok=True)
-
-
-def processes_of(lab_id: str) -> Iterator[tuple[int, int]]:
-    """Every process that carries the id of a lab in its environment: its number, and when it started."""
-    mark = f"{MARK_VARIABLE}={lab_id}".encode()
-    for entry in Path("/proc").iterdir():
-        if not entry.name.isdigit():
-            continue
-        ticks = start_ticks(int(entry.name))
-        try:
-            marked = mark in (entry / "environ").read_bytes().split(b"\0")
-        except OSError:
-            continue  # it has ended, or is somebody else's
-        if marked and ticks is not None:
-            yield int(entry.name), ticks
 
 
 def _follow(folder: LabFolder, say: Say) -> None:
@@ -129,21 +115,6 @@ def _follow(folder: LabFolder, say: Say) -> None:
 def _tail(path: Path) -> str:
     lines = path.read_text(errors="replace").splitlines()[-_TAIL_LINES:]
     return f"Its log ends with: {' | '.join(lines)}" if lines else ""
-
-
-def _signal(pid: int, ticks: int, number: signal.Signals) -> None:
-    """Signal a process, and never a later one with its number."""
-    try:
-        descriptor = os.pidfd_open(pid)
-    except ProcessLookupError:
-        return
-    try:
-        if start_ticks(pid) == ticks:
-            signal.pidfd_send_signal(descriptor, number)
-    except (ProcessLookupError, PermissionError):
-        return
-    finally:
-        os.close(descriptor)
 
 
 def _wait_gone(processes: list[tuple[int, int]], within_s: float) -> None:

@@ -24,6 +24,7 @@ class TrayState:
     def __init__(self, plan: TrayPlan) -> None:
         self.plan = plan
         self.faults = Faults()
+        self.images: set[str] = set()  # those that it has pulled
         self._cards: dict[str, tuple[Card, ...]] = {}  # by pod UID
         self._places: dict[str, int] = {}
 

@@ -42,7 +42,7 @@ DONE: Final = {
     Verb.HEAL: "{node} is connected.",
     Verb.SLOW: "{node} reacts {slow_s:g} s late. Undo: levers9 lab steady {node}.",
     Verb.STEADY: "{node} reacts at once.",
-    Verb.FAIL_PULL: "{node} can't pull images. Undo: levers9 lab pull-again {node}.",
+    Verb.FAIL_PULL: "{node} can't pull images, and has none left. Undo: levers9 lab pull-again {node}.",
     Verb.PULL_AGAIN: "{node} pulls images again.",
     Verb.EVICT: "{node} has evicted its pods.",
     Verb.LOSE_CARD: "{node} has {cards} cards left. Undo: levers9 lab regain-card {node}.",
@@ -66,6 +66,7 @@ async def perform(verb: Verb, kubelet: Kubelet, kube: Kube, slow_s: float) -> st
             faults.slow_s = slow_s if verb is Verb.SLOW else 0.0
         case Verb.FAIL_PULL | Verb.PULL_AGAIN:
             faults.pulls = verb is Verb.PULL_AGAIN
+            kubelet.tray.images.clear()
             kubelet.nudge()
         case Verb.EVICT:
             await kubelet.evict()
