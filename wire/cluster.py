@@ -233,6 +233,33 @@ class JobWaits(Message, frozen=True, kw_only=True):
         return self.pool
 
 
+# Workers that are dialled
+
+
+class WorkerAddress(msgspec.Struct, frozen=True, kw_only=True):
+    """Where a worker listens: `url` is wss://HOST:PORT, or ws:// on loopback."""
+
+    worker_id: str
+    url: str
+
+
+class DialWorkers(Message, frozen=True, kw_only=True):
+    """All workers that gateways dial, of clusters whose API we call ourselves; who is not named is dialled no more.
+
+    The leader hands it on to each gateway, and again to one that comes. All of them dial: a worker takes one stream,
+    and the rest knock until it is free.
+    """
+
+    sender: ClassVar[str] = "clusters"
+    receiver: ClassVar[str] = "leader"
+    when_full: ClassVar[WhenFull] = WhenFull.COALESCE
+    workers: tuple[WorkerAddress, ...]
+
+    def coalesce_key(self) -> str:
+        """There is one list."""
+        return ""
+
+
 # People and their clusters
 
 

@@ -16,10 +16,12 @@ from ...store.face import Store
 from ...store.objects import Objects
 from ...store.wakeups import Wakeups
 from ...wire.carrier import Carrier
+from ...wire.carriers import proved
 from ...wire.link import Acceptor, DialledLink
 from ...wire.post import Post
 from ...wire.redial import Redial
 from .auth import Gate
+from .dialling import Dialling, DialWorker
 from .fleet import FleetObserver
 from .leadership import reader_of
 from .logs import LogReader
@@ -38,7 +40,8 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, kw_only=True)
 class Surroundings:
-    """What a gateway is given. `clock` is Unix seconds; `dial_replica` dials another replica's `/v1/relay`.
+    """What a gateway is given. `clock` is Unix seconds; `dial_replica` dials another replica's `/v1/relay`, and
+    `dial_worker` a worker that listens.
 
     `own_url` is where other replicas dial ours; `journal_dir` is where this host's scheduler keeps its journal.
     `external_url` is where clusters dial us, and `ca_pem` are certificates that they trust beside their system's.
@@ -53,6 +56,7 @@ class Surroundings:
     chance: Chance
     clock: Callable[[], float]
     secret: Callable[[int], bytes]
+    dial_worker: DialWorker = proved.dial
     replica_token: str = ""
     own_url: str = ""
     behind_tls: bool = False
@@ -98,6 +102,10 @@ class Gateway:
             chance=given.chance,
             behind_tls=given.behind_tls,
         )
+        self._dialling = Dialling(
+            store=given.store, door=self.door, chance=given.chance, dial=given.dial_worker, clock=trio.current_time
+        )
+        self.relay.on_dial = self._dialling.want
         self._questions = Questions(policy.address, post, self.relay)
         self._revocation = Revocation(given.store, self.gate, self.relay, given.wakeups, given.replica_token)
 
@@ -164,6 +172,7 @@ class Gateway:
             await nursery.start(self._acceptor.run)
             await nursery.start(self.relay.run)
             await nursery.start(self._revocation.run)
+            nursery.start_soon(self._dialling.run)
             task_status.started()
 
 

@@ -17,6 +17,7 @@ from ...errors import FORBIDDEN, BrokenByPeer, ClosedByUs, PeerProtocolError, Re
 from ...model.figures import PEER_SILENT_AFTER_S
 from ...model.ids import Chance
 from ...wire.client import RequestRefused
+from ...wire.cluster import DialWorkers
 from ...wire.codec import Envelope, pack
 from ...wire.control import GatewayReady, LeaderIs, ReportAgain
 from ...wire.letter import Letter, open_envelope
@@ -111,6 +112,7 @@ class Relay:
         self._counts = _Counts()
         self._brain_open = False
         self.leader_known = trio.Event()
+        self.on_dial: Callable[[DialWorkers], None] = lambda _: None
 
     def statistics(self) -> RelayStatistics:
         """What it has and did so far."""
@@ -357,6 +359,8 @@ class Relay:
             elif isinstance(letter.message, LeaderIs):
                 self.leader_known.set()
                 self._happened(LeaderTold(leader=letter.message, by=came_from))
+            elif isinstance(letter.message, DialWorkers):
+                self.on_dial(letter.message)
             elif isinstance(letter.message, ReportAgain):
                 self._ask_peers(letter.message.epoch)
             else:

@@ -13,6 +13,7 @@ from ...errors import EpochSuperseded, StoreUnavailable, SupervisorGaveUp
 from ...model.figures import LEADER_RENEW_S
 from ...store import operations as ops
 from ...store.face import Store
+from ...wire.cluster import DialWorkers
 from ...wire.control import GatewayReady, LeaderIs, PeerArrived, ReportAgain
 from ...wire.letter import Letter
 from ...wire.mailbox import Mailbox
@@ -43,6 +44,7 @@ class LeaderActor:
         self._scope: trio.CancelScope | None = None
         self._ready_epoch = 0
         self._gateways: dict[str, None] = {}
+        self._dialled: DialWorkers | None = None
         self._back_off_s = REIGN_BACK_OFF_MIN_S
         self._reigns = trio.Lock()
         self._wake = trio.Event()
@@ -118,6 +120,7 @@ class LeaderActor:
             if self._campaign.reigning == epoch:
                 await trio.sleep(self._back_off_s)
             self._campaign.reign_ended(epoch)
+            self._dialled = None
             self._wake.set()
 
     async def _reign_once(self, epoch: int) -> None:
@@ -141,6 +144,10 @@ class LeaderActor:
                 case GatewayReady(gateway_id=gateway_id):
                     self._gateways[f"gateway/{gateway_id}"] = None
                     await self._tell((f"gateway/{gateway_id}",))
+                    await self._have_dialled((f"gateway/{gateway_id}",))
+                case DialWorkers() as message:
+                    self._dialled = message
+                    await self._have_dialled(tuple(self._gateways))
                 case PeerArrived(peer=peer) if peer.startswith("worker/"):
                     await self._ask_to_report(peer)
 
@@ -149,6 +156,12 @@ class LeaderActor:
         if self._campaign.reigning and self._campaign.reigning == self._ready_epoch:
             message = ReportAgain(epoch=self._ready_epoch)
             await self._post.send(Letter(message, source=ADDRESS, target=worker))
+
+    async def _have_dialled(self, gateways: tuple[str, ...]) -> None:
+        """Every gateway dials the workers that listen, while we lead."""
+        message = self._dialled
+        if self._campaign.reigning and message is not None:
+            await self._post.send_many(Letter(message, source=ADDRESS, target=gateway) for gateway in gateways)
 
     async def _tell(self, gateways: tuple[str, ...]) -> None:
         epoch, url = self._campaign.followed

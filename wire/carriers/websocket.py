@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import math
 import ssl
 import urllib.parse
@@ -22,6 +23,7 @@ from ...errors import (
     RATE_LIMITED,
     UNAUTHENTICATED,
     BrokenByPeer,
+    Busy,
     ClosedByUs,
     ConfigError,
     PeerProtocolError,
@@ -42,6 +44,7 @@ _STATUS_OF: Final = {
     FORBIDDEN: 403,
     NOT_FOUND: 404,
     StoreUnavailable.code: 503,
+    Busy.code: 503,
     RATE_LIMITED: 429,
 }
 _PASSING: Final = frozenset({429, *range(500, 600)})  # what is so now may be otherwise at the next dial
@@ -167,11 +170,27 @@ async def connect(
     certificate or a proxy.
     """
     check_token_is_safe(url, token)
-    sent = {**(headers or {}), **({"Authorization": f"Bearer {token}"} if token else {})}
+    parts = urllib.parse.urlsplit(url)
+    secure = parts.scheme != "ws"
+    host, port = parts.hostname or "", parts.port or (443 if secure else 80)
+    opening = partial(open_stream, host, port, secure=secure, ssl_context=ssl_context, proxy=proxy)
+    sent = {**(headers or {}), **bearer(token)}
+    return await connect_over(url, opening, lambda _: sent)
+
+
+def bearer(token: str) -> dict[str, str]:
+    """The header that carries a token; none without one."""
+    return {"Authorization": f"Bearer {token}"} if token else {}
+
+
+async def connect_over(
+    url: str, opening: Callable[[], Awaitable[ClientStream]], headers_on: Callable[[ClientStream], dict[str, str]]
+) -> WebSocketCarrier:
+    """Dial over the stream that `opening` opens, with what `headers_on` says on it. Raises as `connect` does."""
     hold = _Hold()
     # The library's reader lives in a nursery. A carrier outlives the call that makes it, so the nursery is a system
     # task's, which ends when the carrier is closed or the run is over.
-    trio.lowlevel.spawn_system_task(hold.run, url, ssl_context, proxy, sent, name=f"websocket to {url}")
+    trio.lowlevel.spawn_system_task(hold.run, url, opening, headers_on, name=f"websocket to {url}")
     try:
         with trio.move_on_after(DIAL_LIMIT_S):
             await hold.ready.wait()
@@ -192,16 +211,18 @@ class _Hold:
         self.carrier: WebSocketCarrier | None = None
         self.error: BaseException | None = None
 
-    async def run(self, url: str, ssl_context: ssl.SSLContext | None, proxy: str, headers: dict[str, str]) -> None:
+    async def run(
+        self,
+        url: str,
+        opening: Callable[[], Awaitable[ClientStream]],
+        headers_on: Callable[[ClientStream], dict[str, str]],
+    ) -> None:
         """Connect, set `ready`, and stay until the carrier is gone. Never raises: it is a system task."""
-        parts = urllib.parse.urlsplit(url)
-        secure = parts.scheme != "ws"
-        host, port = parts.hostname or "", parts.port or (443 if secure else 80)
         with self.scope:
             try:
-                stream = await open_stream(host, port, secure=secure, ssl_context=ssl_context, proxy=proxy)
+                stream = await opening()
                 try:
-                    await self._hold(stream, parts, headers)
+                    await self._hold(stream, urllib.parse.urlsplit(url), headers_on(stream))
                 finally:
                     await trio.aclose_forcefully(stream)
             except* Exception as group:  # an edge: what escapes a system task ends the whole process
@@ -303,9 +324,12 @@ async def serve(
     *,
     check: Check | None = None,
     ssl_context: ssl.SSLContext | None = None,
+    places: trio.CapacityLimiter | None = None,
     task_status: trio.TaskStatus[int] = trio.TASK_STATUS_IGNORED,
 ) -> None:
     """Serve until cancelled; started with the port. The carrier is closed when `handler` returns.
+
+    Streams beyond `places` are closed as they come.
 
     `check` runs before the upgrade is accepted and raises `Refused` with `unauthenticated` (HTTP 401), `forbidden`
     (403), `not_found` (404) or another code (400). Raises `OSError` when the port is taken.
@@ -316,7 +340,8 @@ async def serve(
     else:
         listeners = await trio.open_ssl_over_tcp_listeners(port, ssl_context, host=host, https_compatible=True)
     async with trio.open_nursery() as nursery:
-        await nursery.start(trio.serve_listeners, partial(serve_stream, handler=handler, check=check), listeners)
+        each = partial(serve_stream, handler=handler, check=check, places=places)
+        await nursery.start(trio.serve_listeners, each, listeners)
         task_status.started(_port(listeners[0]))
 
 
@@ -326,8 +351,26 @@ def _port(listener: trio.abc.Listener[trio.abc.Stream]) -> int:
     return port
 
 
-async def serve_stream(stream: trio.abc.Stream, *, handler: Handler, check: Check | None = None) -> None:
+async def serve_stream(
+    stream: trio.abc.Stream,
+    *,
+    handler: Handler,
+    check: Check | None = None,
+    places: trio.CapacityLimiter | None = None,
+) -> None:
     """Serve one accepted stream: whatever the other side does wrong ends this stream only."""
+    with contextlib.ExitStack() as stack:
+        try:
+            if places is not None:
+                places.acquire_on_behalf_of_nowait(stream)
+                stack.callback(places.release_on_behalf_of, stream)
+        except trio.WouldBlock:
+            await trio.aclose_forcefully(stream)
+        else:
+            await _serve_stream(stream, handler, check)
+
+
+async def _serve_stream(stream: trio.abc.Stream, handler: Handler, check: Check | None) -> None:
     failure: Exception | None = None
     try:
         async with trio.open_nursery() as nursery:
