@@ -111,6 +111,7 @@ class ControlPlane:
         self._plan = plan
         self._environment = environment
         self.tails: dict[str, deque[str]] = {}
+        self._processes: dict[str, ProcessChild] = {}
 
     def children(self) -> tuple[ChildSpec, ...]:
         """In the order in which they start."""
@@ -122,13 +123,20 @@ class ControlPlane:
             self._child("kube-scheduler", scheduler),
         )
 
+    @property
+    def process_ids(self) -> dict[str, int]:
+        """The number of each process that runs."""
+        return {name: child.process_id for name, child in self._processes.items() if child.process_id}
+
     def _child(self, name: str, flags: list[str], ready: ReadyLine | ReadyWhen | None = None) -> ChildSpec:
         argv = (self._settings.binaries[name], *flags)
         program = Program(argv=argv, env=self._environment, cwd=str(self._folder.path))
         if ready is not None:
             program = msgspec.structs.replace(program, ready=ready)
         self.tails[name] = deque(maxlen=_TAIL_LINES)
-        process = ProcessChild(program, on_line=self._kept(name, self._folder.logs / f"{name}.log"))
+        self._processes[name] = process = ProcessChild(
+            program, on_line=self._kept(name, self._folder.logs / f"{name}.log")
+        )
         return ChildSpec(name, process, shutdown_s=15.0, start_within_s=60.0)
 
     def _kept(self, name: str, path: Path) -> Callable[[str], None]:

@@ -16,6 +16,7 @@ from typing import Final
 import msgspec
 import trio
 
+from ..child import ChildSpec
 from ..child_process import READY_FD
 from ..daemons.edge import told
 from ..daemons.ports import claim_port
@@ -26,6 +27,7 @@ from ..kube.endpoint import Endpoint
 from ..model.ids import Chance
 from ..process_identity import start_ticks
 from ..supervisor import Supervisor
+from ..wire.mailbox import Mailbox
 from .controlplane import HOST, ControlPlane, Plan, make_plan, write_files
 from .environment import Surroundings
 from .fleet import Fleet
@@ -33,7 +35,7 @@ from .folder import MARK_VARIABLE, DaemonMark, LabFolder, LabSettings, write_who
 from .images import KNOWN
 from .kubeletapi import serve_kubelet, server_context
 from .pod import PodServices
-from .server import serve_talk
+from .server import Desk, serve_talk
 from .talk import Step
 from .trays import TrayPlan, plan_trays
 from .traystate import TrayState
@@ -81,31 +83,35 @@ class Lab:
         addresses = tuple(tray.address for tray in self.trays)
         write_files(self.folder, self.settings, self.plan, addresses)
         write_programs(self.folder.path / "programs")
-        supervisor = Supervisor("lab", self.controlplane.children())
+        nodes = ChildSpec("nodes", self._run_nodes)
         async with trio.open_nursery() as nursery:
             nursery.start_soon(cancel_on_signal, nursery.cancel_scope)
             self._progress.tell(Step("Starting etcd and the API server."))
-            await nursery.start(supervisor.run)
-            await self._serve()
+            await Supervisor("lab", (*self.controlplane.children(), nodes)).run()
             nursery.cancel_scope.cancel(reason="the lab has ended")
 
-    async def _serve(self) -> None:
-        trust = ssl.create_default_context(cafile=str(self.folder.keys / "ca.crt"))
-        token = f"Bearer {self.plan.users[0].token}"
-        endpoint = Endpoint(server=self.plan.url, tls=trust, authorization=token, compressed=False)
-        async with open_kube(endpoint, Chance()) as kube, trio.open_nursery() as nursery:
+    async def _run_nodes(self, mailbox: Mailbox, *, task_status: trio.TaskStatus[None]) -> None:
+        """The trays and the socket, for one life: what ran on trays is lost with it."""
+        async with open_kube(self._endpoint(), Chance()) as kube, trio.open_nursery() as nursery:
             port = claim_port(self.trays[0].address, 0, "kubelets")
             services = PodServices(kube=kube, around=self._around(), patterns=(*KNOWN, *self.settings.images))
             states = tuple(TrayState(tray) for tray in self.trays)
             fleet = Fleet(states, self.folder.nodes, services, port, self.settings.grace_s / 4)
-            await nursery.start(serve_talk, self.folder, self.settings, self.plan.url, fleet)
+            desk = Desk(self.folder, self.settings, self.plan.url, fleet, self.controlplane)
+            await nursery.start(serve_talk, self.folder, desk)
             self._progress.tell(Step(f"The API server is ready; {len(states)} nodes register."))
             context = server_context(self.folder)
             for kubelet in fleet.kubelets.values():
                 await nursery.start(serve_kubelet, kubelet, port, context)
             await nursery.start(fleet.run)
+            task_status.started()
             self._progress.tell(Step(f"{len(states)} nodes are ready.", done=True))
             self._progress.close()
+
+    def _endpoint(self) -> Endpoint:
+        trust = ssl.create_default_context(cafile=str(self.folder.keys / "ca.crt"))
+        token = f"Bearer {self.plan.users[0].token}"
+        return Endpoint(server=self.plan.url, tls=trust, authorization=token, compressed=False)
 
     def _around(self) -> Surroundings:
         return Surroundings(

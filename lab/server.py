@@ -8,6 +8,7 @@ import msgspec
 import trio
 
 from ..errors import KubeRefused, KubeUnavailable, Refused
+from .controlplane import ControlPlane
 from .fleet import Fleet
 from .folder import LabFolder, LabSettings
 from .kubelet import Kubelet
@@ -19,15 +20,9 @@ _ASKED_WITHIN_S: Final = 10.0
 
 
 async def serve_talk(
-    folder: LabFolder,
-    settings: LabSettings,
-    url: str,
-    fleet: Fleet,
-    *,
-    task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED,
+    folder: LabFolder, desk: Desk, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED
 ) -> None:
     """Answer until cancelled. Only the owner of the folder gets this far: its mode and the socket's see to that."""
-    desk = _Desk(folder, settings, url, fleet)
     (folder.path / folder.socket_name).unlink(missing_ok=True)
     with trio.socket.socket(trio.socket.AF_UNIX) as listener:
         with socket_path(folder) as path:
@@ -37,12 +32,17 @@ async def serve_talk(
         await trio.serve_listeners(desk.attend, [trio.SocketListener(listener)], task_status=task_status)  # type: ignore[arg-type]
 
 
-class _Desk:
-    def __init__(self, folder: LabFolder, settings: LabSettings, url: str, fleet: Fleet) -> None:
+class Desk:
+    """Answers what `levers9 lab` asks."""
+
+    def __init__(
+        self, folder: LabFolder, settings: LabSettings, url: str, fleet: Fleet, controlplane: ControlPlane
+    ) -> None:
         self._folder = folder
         self._settings = settings
         self._url = url
         self._fleet = fleet
+        self._controlplane = controlplane
 
     async def attend(self, stream: trio.SocketStream) -> None:
         """One question, one answer."""
@@ -74,6 +74,7 @@ class _Desk:
             name=self._settings.name,
             url=self._url,
             kubeconfig=str(self._folder.kubeconfig()),
+            processes=self._controlplane.process_ids,
             trays=tuple(self._tray(kubelet) for kubelet in self._fleet.kubelets.values()),
         )
 

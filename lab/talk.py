@@ -66,6 +66,7 @@ class LabStatus(msgspec.Struct, frozen=True, tag="lab", kw_only=True):
     name: str
     url: str
     kubeconfig: str
+    processes: dict[str, int]  # of the control plane
     trays: tuple[TrayStatus, ...]
 
 
