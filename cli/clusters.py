@@ -176,7 +176,8 @@ def _agent(one: Cluster) -> str:
     if not one.agent_version:
         return "–"
     outdated = ", older than the control plane" if one.agent_outdated else ""
-    return f"{one.agent_version}, up {ago(one.agent_started_at_s)}{outdated}"
+    up = f", up {ago(one.agent_started_at_s)}" if one.agent_started_at_s else ""
+    return f"{one.agent_version}{up}{outdated}"
 
 
 @app.command
