@@ -42,14 +42,21 @@ class MemoryStatistics(msgspec.Struct, frozen=True, kw_only=True):
 class MemoryApi:
     """See `Kube`. Everything happens in order, on Trio's clock; uids follow from `name`.
 
-    `bookmark_every_s` is how often a quiet watch hears a version, and `watch_limit_s` how long a watch lasts.
+    Without `controllers` it is an API server alone: Jobs get no pods, and pods no node. `bookmark_every_s` is how often
+    a quiet watch hears a version, and `watch_limit_s` how long a watch lasts.
     """
 
-    def __init__(self, name: str = "memory", *, namespaces: tuple[str, ...] = ("default", "kube-system")) -> None:
+    def __init__(
+        self,
+        name: str = "memory",
+        *,
+        namespaces: tuple[str, ...] = ("default", "kube-system"),
+        controllers: bool = True,
+    ) -> None:
         self.name = name
         self.bookmark_every_s = BOOKMARK_EVERY_S
         self.watch_limit_s = math.inf
-        self.control = Control()
+        self.control = Control(acts=controllers)
         self._objects = Objects(name, self.now_text, self._told)
         self.control.serve(self._objects)
         self._began_s: float | None = None

@@ -27,7 +27,8 @@ class Control:
     has stays, marked as deleted, until that node has ended it.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, *, acts: bool = True) -> None:
+        self._acts = acts
         self.makes_pods = True
         self.graceful = False
         self._objects: Objects
@@ -54,7 +55,7 @@ class Control:
 
     def settle(self) -> None:
         """Act until nothing is left to do."""
-        while self._jobs or (self._room_changed and self._unbound):
+        while self._acts and (self._jobs or (self._room_changed and self._unbound)):
             jobs, self._jobs = self._jobs, {}
             for namespace, name in jobs:
                 self._look_at(namespace, name)
@@ -70,13 +71,14 @@ class Control:
 
     def end(self, kind: Kind[T], stored: Stored, grace_s: int | None = None) -> None:
         """Delete an object as its kind is deleted: pods by their nodes, where that is asked for."""
-        held = table_of(kind) == table_of(PODS) and self.graceful and grace_s != 0 and _is_held(stored)
-        if not held:
-            self._objects.remove(kind, stored)
-            if table_of(kind) == table_of(NAMESPACES):
-                self._objects.remove_inside(stored.name)
-        elif not map_at(stored.body, "metadata").get("deletionTimestamp"):
-            self._objects.mark_deleted(kind, stored)
+        if table_of(kind) == table_of(PODS):
+            if not map_at(stored.body, "metadata").get("deletionTimestamp"):
+                stored = self._objects.mark_deleted(kind, stored)
+            if self.graceful and grace_s != 0 and _is_held(stored):
+                return
+        self._objects.remove(kind, stored)
+        if table_of(kind) == table_of(NAMESPACES):
+            self._objects.remove_inside(stored.name)
 
     def lose_pods_of(self, node: str) -> None:
         """A node is gone for good, and its pods with it."""

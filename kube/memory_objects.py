@@ -50,9 +50,10 @@ class Objects:
         return stored.read(kind.type) if stored is not None else None
 
     def all_of(self, kind: Kind[T], selection: Selection | None = None) -> list[Stored]:
-        """Objects by namespace and name."""
-        table = self._table(kind)
-        return [table[place] for place in sorted(table) if selection is None or selection.has(table[place])]
+        """Objects in the order of their keys, as etcd has them: "a-b/x" before "a/x"."""
+        kept = self._table(kind).values()
+        chosen = [stored for stored in kept if selection is None or selection.has(stored)]
+        return sorted(chosen, key=lambda stored: f"{stored.namespace}/{stored.name}")
 
     def history(self, kind: Kind[T]) -> History:
         """What happened to the objects of a kind."""
