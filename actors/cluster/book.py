@@ -10,6 +10,7 @@ from ...model.clusters import ClusterState, Origin, pool_of
 from ...store import operations as ops
 from ...wire.cluster import ClusterReported, NodesKnown
 from .jobs import Jobs
+from .reports import Parts
 from .settings import ClusterSettings, Configured
 from .states import state_of
 
@@ -24,7 +25,8 @@ class Cluster(msgspec.Struct, kw_only=True):
     pool: str
     jobs: Jobs
     origin: Origin = Origin.ATTACHED
-    report: ClusterReported | None = None
+    parts: Parts = msgspec.field(default_factory=Parts)
+    report: ClusterReported | None = None  # the newest; of a blind agent with what was known before
     as_of_s: float = 0.0
     heard_at_s: float = 0.0
     sequence: int = -1

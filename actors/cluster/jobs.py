@@ -1,8 +1,9 @@
 """The worker Jobs of one cluster, level-triggered: what is wanted, held against what its agent reports.
 
-A Job that is wanted and in no report is ordered again, one that is reported and not wanted is deleted again. A worker
-has ended only where there is evidence: its Job says so; it stood on a Node that is there and ready, and a complete
-report lacks it; or its Node was replaced by another. Silence, and a Node that is not ready, say nothing.
+A Job that is wanted and in no report is ordered again, one that is reported and not wanted is deleted again: an agent
+keeps how a worker ended in its reports until then. A worker has ended only where there is evidence: its Job says so; it
+stood on a Node that is there and ready, and a complete report lacks it; or its Node was replaced by another. Silence,
+and a Node that is not ready, say nothing.
 """
 
 from __future__ import annotations
@@ -12,12 +13,12 @@ from typing import Final
 
 import msgspec
 
-from ...model.figures import REPORT_EVERY_S, REPORT_STALE_S
+from ...model.figures import REPORT_STALE_S
 from ...model.nodes import NodeState
 from ...model.resources import Capacity
 from ...wire.cluster import ClusterReported, JobPhase, JobReport, NodeReport
 
-SETTLED_S: Final = 3 * REPORT_EVERY_S  # what was said to an agent so long ago has reached it, or is lost
+SETTLED_S: Final = 90.0  # what an agent was told so long ago has become a Job in its reports, or never will
 _NOT_STARTED: Final = (JobPhase.NO_POD, JobPhase.PENDING)
 _NOTHING: Final = Capacity(cpu_milli=0, memory_mib=0)
 
@@ -25,7 +26,8 @@ _NOTHING: Final = Capacity(cpu_milli=0, memory_mib=0)
 class Job(msgspec.Struct, kw_only=True):
     """A worker that was ordered and has not ended, as far as is known.
 
-    `token` is "" for one of an earlier leader: its Job cannot be created again. `seen` says that its Job was there.
+    `token` is "" for one of an earlier leader: its Job cannot be created again. `seen` says that its Job was there,
+    `ordered` that it may be, or may come: nobody has seen it yet.
     """
 
     worker_id: str
@@ -35,16 +37,13 @@ class Job(msgspec.Struct, kw_only=True):
     node_uid: str = ""
     job_uid: str = ""
     wanted: bool = True
+    seen: bool = False
+    ordered: bool = False
     why: str = ""  # it is not wanted
     phase: JobPhase | None = None
     waits: str = ""  # why it does not start
     told: bool = False  # its pool knows its handle
-    said_at_s: float | None = None  # when its agent was last told of it, by this leader
-
-    @property
-    def seen(self) -> bool:
-        """Whether its Job was there once."""
-        return bool(self.job_uid)
+    said_at_s: float | None = None  # of one not seen: since when its agent hears nothing that could bring it
 
 
 class Create(msgspec.Struct, frozen=True):
@@ -119,7 +118,9 @@ class Jobs:
         if worker_id in self._jobs:
             return
         node_uid, job_uid = read_handle(handle)
-        job = Job(worker_id=worker_id, node=node, node_uid=node_uid, job_uid=job_uid, wanted=wanted, told=bool(job_uid))
+        there = bool(job_uid)
+        job = Job(worker_id=worker_id, node=node, node_uid=node_uid, job_uid=job_uid, wanted=wanted)
+        job.seen, job.told, job.ordered = there, there, not there
         job.why = "" if wanted else "it was given up: nothing was heard of it for too long"
         self._add(job)
 
@@ -147,7 +148,6 @@ class Jobs:
         if job is None:
             return
         if not job.wanted:
-            job.said_at_s = now_s
             yield Delete(worker_id, job.why)
         elif report is not None and not job.seen:
             nodes = {node.name: node for node in report.nodes if node.name == job.node}
@@ -157,29 +157,27 @@ class Jobs:
         """What a report means for all workers: what is to be said again, and of whose end there is evidence."""
         nodes = {node.name: node for node in report.nodes}
         reported = {one.worker_id: one for one in report.jobs}
+        unknown = [one for key, one in reported.items() if key not in self._jobs]
         effects: list[Effect] = []
         for job in self:
             there = reported.get(job.worker_id)
             if there is not None:
-                effects += self._there(job, there, nodes.get(job.node), now_s)
+                effects += self._there(job, there, nodes.get(job.node))
             else:
                 effects += self._missing(job, report, nodes.get(job.node), now_s)
-        effects += _unknown(one for key, one in reported.items() if key not in self._jobs)
+        effects += _unknown(unknown)
         return effects
 
-    def _there(self, job: Job, there: JobReport, node: NodeReport | None, now_s: float) -> Iterator[Effect]:
+    def _there(self, job: Job, there: JobReport, node: NodeReport | None) -> Iterator[Effect]:
         if there.phase is JobPhase.REFUSED:
             yield from self._refused(job, there)
         elif there.phase is JobPhase.ENDED:
             yield self._exit(job, there.why or "its pod has ended")
-        elif job.job_uid and there.job_uid and there.job_uid != job.job_uid:
-            yield self._exit(job, "its Job was replaced by another of the same name")
-            yield Delete(job.worker_id, "it is not the Job that was ordered")
         else:
-            yield from self._stands(job, there, node, now_s)
+            yield from self._stands(job, there, node)
 
-    def _stands(self, job: Job, there: JobReport, node: NodeReport | None, now_s: float) -> Iterator[Effect]:
-        job.phase = there.phase
+    def _stands(self, job: Job, there: JobReport, node: NodeReport | None) -> Iterator[Effect]:
+        job.phase, job.seen = there.phase, True
         job.job_uid = job.job_uid or there.job_uid
         job.node_uid = job.node_uid or (node.uid if node is not None else "")
         job.waits = there.why if there.phase in _NOT_STARTED else ""
@@ -187,7 +185,6 @@ class Jobs:
             job.told = True
             yield Started(job.worker_id, handle_of(job))
         if not job.wanted:
-            job.said_at_s = now_s
             yield Delete(job.worker_id, job.why)
 
     def _refused(self, job: Job, there: JobReport) -> Iterator[Effect]:
@@ -202,8 +199,6 @@ class Jobs:
         if evidence:
             yield self._exit(job, evidence)
         elif not job.wanted:
-            if not job.seen and job.said_at_s is None:
-                job.said_at_s = now_s
             yield Delete(job.worker_id, job.why)
         elif not job.seen:
             yield from self._create(job, node, now_s)
@@ -221,21 +216,25 @@ class Jobs:
         return "its Job is gone, and its node is there" if node.state is NodeState.READY else ""
 
     def _may_come(self, job: Job, report: ClusterReported, now_s: float) -> bool:
-        """Whether the Job of an order may still be created: it is wanted, or what was said of it is on its way."""
-        if job.token and job.wanted:
+        """Whether the Job of an order that no report has may still be created."""
+        if job.wanted and job.token:
             return True
+        if not job.ordered:
+            return False
         if report.leader_epoch < self._epoch:
             return True  # the agent may still take an earlier leader's word
-        return job.said_at_s is not None and now_s - job.said_at_s < SETTLED_S
+        if job.said_at_s is None:
+            job.said_at_s = now_s
+        return now_s - job.said_at_s < SETTLED_S
 
     def _create(self, job: Job, node: NodeReport | None, now_s: float) -> Iterator[Effect]:
         """Where its node is reported, and no other worker of ours is there."""
         first = self.on(job.node)
         if node is None or not job.token or first is not job:
             return
-        if job.node_uid and job.node_uid != node.uid and job.said_at_s is not None:
+        if job.ordered and job.node_uid != node.uid:
             return  # it was ordered for a Node that is gone
-        job.node_uid, job.said_at_s = node.uid, now_s
+        job.node_uid, job.ordered, job.said_at_s = node.uid, True, now_s
         yield Create(job)
 
     def _exit(self, job: Job, evidence: str) -> Exited:
@@ -244,10 +243,10 @@ class Jobs:
 
 
 def _unknown(reported: Iterable[JobReport]) -> Iterator[Effect]:
-    """Jobs that nobody wants; one that has ended goes by itself."""
+    """Jobs that nobody wants; and of those that ended and were refused, that we have heard of it."""
     for one in reported:
-        if one.phase is not JobPhase.ENDED:
-            yield Delete(one.worker_id, "nobody wants this worker")
+        over = one.phase in (JobPhase.ENDED, JobPhase.REFUSED)
+        yield Delete(one.worker_id, "its end is known" if over else "nobody wants this worker")
 
 
 def handle_of(job: Job) -> str:

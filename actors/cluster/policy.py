@@ -40,6 +40,7 @@ from .book import Cluster, ClusterBook
 from .decisions import BeginPool, ClusterPlan, FinishPool
 from .jobs import Create, Delete, Effect, Exited, Job, Started
 from .offers import nodes_known
+from .reports import sighted
 from .settings import ClusterSettings, Configured
 from .showing import problem_of, waits_of
 from .states import AWAY
@@ -118,17 +119,23 @@ class ClustersPolicy:
             cluster.open = True
             self._tell_settings(cluster)
             return
-        superseded = message.epoch > cluster.row.agent_epoch
-        if not superseded and message.sequence <= cluster.sequence:
-            return
-        cluster.open, cluster.report, cluster.sequence = True, message, message.sequence
-        cluster.heard_at_s, cluster.as_of_s = now_s, now_s - max(0.0, message.view_age_s)
-        if superseded or now_s - cluster.row.seen_at_s >= SEEN_KEPT_S:
-            self._keep(cluster, message.epoch, now_s)
-        if message.leader_epoch < self._epoch:
+        if message.epoch > cluster.row.agent_epoch or message.sequence > cluster.sequence:
+            cluster.open = True
+            report = cluster.parts.hear(message)
+            if report is not None:
+                self._hear(cluster, report, now_s)
+
+    def _hear(self, cluster: Cluster, report: ClusterReported, now_s: float) -> None:
+        if report.epoch > cluster.row.agent_epoch or now_s - cluster.row.seen_at_s >= SEEN_KEPT_S:
+            self._keep(cluster, report.epoch, now_s)
+        cluster.report, cluster.sequence = sighted(report, cluster.report), report.sequence
+        cluster.heard_at_s = now_s
+        if report.leader_epoch < self._epoch:
             self._tell_settings(cluster)
         self._changed[cluster.cluster_id] = cluster
-        self._carry_out(cluster, cluster.jobs.hear(message, now_s) if not cluster.leaving else ())
+        if not report.blind:
+            cluster.as_of_s = now_s - max(0.0, report.view_age_s)
+            self._carry_out(cluster, cluster.jobs.hear(report, now_s) if not cluster.leaving else ())
 
     def _keep(self, cluster: Cluster, epoch: int, now_s: float) -> None:
         """What a new leader has to know of its agent; of a cluster of the configuration nothing is kept."""
@@ -256,7 +263,7 @@ class ClustersPolicy:
         """What has changed for the pool: its nodes, and why workers do not start there."""
         state = cluster.told_state = cluster.state(now_s)
         serves = self.book.serves(cluster)
-        if cluster.report is not None:
+        if cluster.report is not None and (cluster.report.nodes or not cluster.report.blind):
             known = nodes_known(cluster, cluster.report, serves, state)
             if known != cluster.told:
                 cluster.told = known
