@@ -25,9 +25,9 @@ settings.register_profile("property", settings.get_profile("house"), max_example
 settings.load_profile("house")
 
 
-def _load_servers() -> ModuleType:
-    """Make `servers.py` known as `levers9_test_servers`: the folders' own conftests import from it."""
-    spec = importlib.util.spec_from_file_location("levers9_test_servers", Path(__file__).with_name("servers.py"))
+def _load(file: str, name: str) -> ModuleType:
+    """Make a file of fixtures known by a name: the folders' own conftests import from it."""
+    spec = importlib.util.spec_from_file_location(name, Path(__file__).with_name(file))
     assert spec is not None
     assert spec.loader is not None
     sys.modules[spec.name] = module = importlib.util.module_from_spec(spec)
@@ -35,9 +35,10 @@ def _load_servers() -> ModuleType:
     return module
 
 
-_SERVERS = _load_servers()
+_FIXTURES = (_load("servers.py", "levers9_test_servers"), _load("lab_fixture.py", "levers9_test_lab"))
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Make the fixtures of `servers.py` known to all tests."""
-    config.pluginmanager.register(_SERVERS, _SERVERS.__name__)
+    """Make the fixtures of these files known to all tests."""
+    for module in _FIXTURES:
+        config.pluginmanager.register(module, module.__name__)

@@ -1,0 +1,310 @@
+"""A lab with a real control plane: what a person does with it, and what each fault does to pods."""
+
+import subprocess
+
+import pytest
+import trio
+from levers9_test_lab import RunningLab, node_is, pod_in, run_job, running_lab, until
+
+from levers9.errors import KubeUnavailable
+from levers9.kube.client import KubeClient
+from levers9.kube.kinds import JOBS, NODES
+from levers9.lab.binaries import missing
+from levers9.lab.folder import MARK_VARIABLE
+from levers9.lab.marks import marked
+from levers9.lab.objects import PODS
+
+pytestmark = pytest.mark.slow
+ONE_CARD = {"resources": {"limits": {"nvidia.com/gpu": 1}}}
+FOREVER = {"command": ["sleep", "1000"]}
+
+
+def kubectl_says(lab: RunningLab, kubectl: str, *arguments: str, stdin: str = "") -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [kubectl, *arguments],
+        env=lab.environment,
+        input=stdin,
+        capture_output=True,
+        text=True,
+        timeout=30,
+        check=False,
+    )
+
+
+async def test_nodes_have_the_labels_of_their_cards_and_their_domain(lab: RunningLab) -> None:
+    async with lab.kube() as kube:
+        nodes = (await kube.list(NODES)).items
+    labels = [node.metadata.labels for node in nodes]
+    assert [each["nvidia.com/gpu.product"] for each in labels] == ["NVIDIA-GB200"] * 2
+    assert len({each["nvidia.com/gpu.clique"] for each in labels}) == 1
+    assert len([key for key in labels[0] if key.startswith("nvidia.com/")]) >= 25
+    assert [node.status.allocatable["nvidia.com/gpu"] for node in nodes] == ["4", "4"]
+
+
+async def test_a_job_sees_its_cards_numbered_from_0_and_its_log_can_be_read(lab: RunningLab, kubectl: str) -> None:
+    two_cards = {"resources": {"limits": {"nvidia.com/gpu": 2}}}
+    async with lab.kube() as kube, lab.namespace(kube) as namespace:
+        command = {"command": ["sh", "-c", "nvidia-smi -L; echo $CUDA_VISIBLE_DEVICES $NVIDIA_VISIBLE_DEVICES"]}
+        await run_job(kube, namespace, "cards", {**command, **two_cards})
+        await pod_in(kube, namespace, "Succeeded")
+        lines = kubectl_says(lab, kubectl, "logs", "job/cards", "-n", namespace).stdout.splitlines()
+    uuids = [line.split("UUID: ")[1].rstrip(")") for line in lines[:2]]
+    assert [line.split(":")[0] for line in lines[:2]] == ["GPU 0", "GPU 1"]
+    assert lines[2] == f"0,1 {','.join(uuids)}"
+
+
+async def test_two_pods_of_a_node_never_have_the_same_card(lab: RunningLab, kubectl: str) -> None:
+    async with lab.kube() as kube, lab.namespace(kube) as namespace:
+        for number in range(8):
+            await run_job(
+                kube, namespace, f"one-{number}", {"command": ["sh", "-c", "nvidia-smi -L; sleep 60"], **ONE_CARD}
+            )
+
+        async def all_run() -> bool:
+            pods = (await kube.list(PODS, namespace)).items
+            return [pod.status.phase for pod in pods] == ["Running"] * 8
+
+        await until(all_run)
+        names = [pod.metadata.name for pod in (await kube.list(PODS, namespace)).items]
+        said = [kubectl_says(lab, kubectl, "exec", "-n", namespace, name, "--", "nvidia-smi", "-L") for name in names]
+    assert len({answer.stdout for answer in said}) == 8
+    assert all(answer.stdout.startswith("GPU 0: ") for answer in said)
+
+
+async def test_exec_carries_input_output_and_the_exit_code(lab: RunningLab, kubectl: str) -> None:
+    async with lab.kube() as kube, lab.namespace(kube) as namespace:
+        await run_job(kube, namespace, "long", FOREVER)
+        name = (await pod_in(kube, namespace, "Running")).metadata.name
+        command = ["exec", "-n", namespace, "-i", name, "--", "sh", "-c", "cat; echo oops >&2; exit 7"]
+        said = kubectl_says(lab, kubectl, *command, stdin="hello")
+    assert (said.stdout, said.returncode) == ("hello", 7)
+    assert "oops" in said.stderr
+
+
+async def test_a_log_is_followed_to_the_end_of_its_container(lab: RunningLab, kubectl: str) -> None:
+    async with lab.kube() as kube, lab.namespace(kube) as namespace:
+        await run_job(kube, namespace, "count", {"command": ["sh", "-c", "echo a; sleep 1; echo b"]})
+        await pod_in(kube, namespace, "Running")
+        said = kubectl_says(lab, kubectl, "logs", "-f", "-n", namespace, "job/count")
+    assert said.stdout == "a\nb\n"
+
+
+async def test_a_pod_that_is_deleted_ends_by_term_and_is_gone(lab: RunningLab) -> None:
+    async with lab.kube() as kube, lab.namespace(kube) as namespace:
+        await kube.create(PODS, pod("one", {"command": ["sleep", "1000"]}), namespace)
+        await pod_in(kube, namespace, "Running")
+        await kube.delete(PODS, "one", namespace)
+
+        async def is_gone() -> bool:
+            return await kube.get(PODS, "one", namespace) is None
+
+        assert await until(is_gone)
+
+
+def pod(name: str, container: dict[str, object], **spec: object) -> dict[str, object]:
+    containers = [{"name": "main", "image": "busybox", **container}]
+    return {"metadata": {"name": name}, "spec": {"containers": containers, **spec}}
+
+
+async def test_a_container_restarts_with_its_pod_and_init_containers_come_first(lab: RunningLab, kubectl: str) -> None:
+    before = [{"name": "first", "image": "busybox", "command": ["sh", "-c", "echo made > /data/x"], **SHARED_MOUNT}]
+    main = {
+        "command": ["sh", "-c", "cat /data/x; test -e /data/again || { touch /data/again; exit 1; }"],
+        **SHARED_MOUNT,
+    }
+    async with lab.kube() as kube, lab.namespace(kube) as namespace:
+        body = pod(
+            "two", main, initContainers=before, volumes=[{"name": "d", "emptyDir": {}}], restartPolicy="OnFailure"
+        )
+        await kube.create(PODS, body, namespace)
+        await pod_in(kube, namespace, "Succeeded")
+        restarts = "-o=jsonpath={.status.containerStatuses[0].restartCount}"
+        said = kubectl_says(lab, kubectl, "get", "pod", "two", "-n", namespace, restarts)
+        log = kubectl_says(lab, kubectl, "logs", "two", "-n", namespace)
+    assert (said.stdout, log.stdout) == ("1", "made\n")
+
+
+SHARED_MOUNT = {"volumeMounts": [{"name": "d", "mountPath": "/data"}]}
+
+
+async def test_a_pod_speaks_to_the_api_server_as_its_service_account(lab: RunningLab, kubectl: str) -> None:
+    program = (
+        "import trio; from levers9.kube.config import load_config; from levers9.kube.client import open_kube\n"
+        "from levers9.kube.kinds import NODES; from levers9.model.ids import Chance\n"
+        "async def main():\n"
+        "    async with open_kube(await load_config(), Chance()) as kube: await kube.list(NODES)\n"
+        "trio.run(main)"
+    )
+    async with lab.kube() as kube, lab.namespace(kube) as namespace:
+        await run_job(kube, namespace, "account", {"image": "python", "command": ["python", "-c", program]})
+        await pod_in(kube, namespace, "Failed")
+        said = kubectl_says(lab, kubectl, "logs", "-n", namespace, "job/account")
+    assert f'User "system:serviceaccount:{namespace}:default" cannot list resource "nodes"' in said.stdout
+
+
+# Faults
+
+
+async def test_a_cordoned_node_takes_no_pods_until_it_is_uncordoned(lab: RunningLab) -> None:
+    async with lab.kube() as kube, lab.namespace(kube) as namespace:
+        for node in lab.nodes:
+            lab.verb("cordon", node)
+        await run_job(kube, namespace, "waits", FOREVER)
+        waiting = await pod_in(kube, namespace, "Pending")
+        lab.verb("uncordon", lab.nodes[1])
+        placed = await pod_in(kube, namespace, "Running")
+        await lab.calm(kube)
+    assert waiting.metadata.uid == placed.metadata.uid
+    assert placed.spec.node_name == lab.nodes[1]
+
+
+async def test_without_power_a_node_is_lost_with_its_processes_and_comes_back(lab: RunningLab) -> None:
+    async with lab.kube() as kube, lab.namespace(kube) as namespace:
+        await kube.create(PODS, pod("marked", {"command": ["sleep", "1000"], "env": MARK}), namespace)
+        node = (await pod_in(kube, namespace, "Running")).spec.node_name
+        assert list(marked("MARK", "power"))
+        lab.verb("power-off", node)
+        await node_is(kube, node, ready=False)
+        assert not list(marked("MARK", "power"))
+        lab.verb("power-on", node)
+        await node_is(kube, node, ready=True)
+
+        async def runs_again() -> bool:
+            return bool(list(marked("MARK", "power")))
+
+        assert await until(runs_again)
+        await lab.calm(kube)
+
+
+MARK = [{"name": "MARK", "value": "power"}]
+
+
+async def test_without_network_a_node_is_lost_and_what_runs_there_goes_on(lab: RunningLab) -> None:
+    async with lab.kube() as kube, lab.namespace(kube) as namespace:
+        env = [{"name": "MARK", "value": "network"}]
+        await kube.create(PODS, pod("marked", {"command": ["sleep", "1000"], "env": env}), namespace)
+        node = (await pod_in(kube, namespace, "Running")).spec.node_name
+        before = sorted(marked("MARK", "network"))
+        lab.verb("partition", node)
+        await node_is(kube, node, ready=False)
+        lab.verb("heal", node)
+        await node_is(kube, node, ready=True)
+        assert sorted(marked("MARK", "network")) == before
+        await lab.calm(kube)
+
+
+async def test_a_slow_node_starts_pods_late(lab: RunningLab) -> None:
+    async with lab.kube() as kube, lab.namespace(kube) as namespace:
+        for node in lab.nodes:
+            lab.verb("slow", node, slow_s=2.0)
+        await run_job(kube, namespace, "late", FOREVER)
+        started = trio.current_time()
+        await pod_in(kube, namespace, "Running")
+        took_s = trio.current_time() - started
+        await lab.calm(kube)
+    assert took_s > 2.0
+
+
+async def test_a_pull_that_fails_is_told_and_heals(lab: RunningLab, kubectl: str) -> None:
+    async with lab.kube() as kube, lab.namespace(kube) as namespace:
+        for node in lab.nodes:
+            lab.verb("fail-pull", node)
+        await run_job(kube, namespace, "pull", FOREVER)
+        reason = "-o=jsonpath={.items[0].status.containerStatuses[0].state.waiting.reason}"
+
+        async def backs_off() -> bool:
+            return kubectl_says(lab, kubectl, "get", "pods", "-n", namespace, reason).stdout == "ImagePullBackOff"
+
+        await until(backs_off)
+        await lab.calm(kube)
+        assert await pod_in(kube, namespace, "Running")
+
+
+async def test_an_image_that_nobody_has_is_never_pulled(lab: RunningLab, kubectl: str) -> None:
+    async with lab.kube() as kube, lab.namespace(kube) as namespace:
+        await run_job(kube, namespace, "pull", {"image": "registry.example/nobody/has:this"})
+        message = "-o=jsonpath={.items[0].status.containerStatuses[0].state.waiting.message}"
+
+        async def is_told() -> bool:
+            said = kubectl_says(lab, kubectl, "get", "pods", "-n", namespace, message).stdout
+            return 'failed to pull and unpack image "registry.example/nobody/has:this"' in said
+
+        assert await until(is_told)
+
+
+async def test_an_evicted_pod_says_that_its_node_did_it(lab: RunningLab) -> None:
+    async with lab.kube() as kube, lab.namespace(kube) as namespace:
+        await run_job(kube, namespace, "evicted", FOREVER)
+        node = (await pod_in(kube, namespace, "Running")).spec.node_name
+        lab.verb("evict", node)
+        failed = await pod_in(kube, namespace, "Failed")
+    reasons = {each.type: each.reason for each in failed.status.conditions or ()}
+    assert reasons["DisruptionTarget"] == "TerminationByKubelet"
+
+
+async def test_a_lost_card_is_not_offered_until_it_is_back(lab: RunningLab) -> None:
+    async with lab.kube() as kube:
+        node = lab.nodes[0]
+        lab.verb("lose-card", node)
+        fewer = await kube.get(NODES, node)
+        lab.verb("regain-card", node)
+        again = await kube.get(NODES, node)
+        await lab.calm(kube)
+    assert fewer is not None
+    assert again is not None
+    assert (fewer.status.allocatable["nvidia.com/gpu"], fewer.status.capacity["nvidia.com/gpu"]) == ("3", "4")
+    assert again.status.allocatable["nvidia.com/gpu"] == "4"
+
+
+async def test_a_split_domain_shows_in_both_labels_until_it_is_joined(lab: RunningLab) -> None:
+    async with lab.kube() as kube:
+        lab.verb("split-domain", lab.nodes[1])
+        apart = await domains(kube)
+        lab.verb("join-domain", lab.nodes[1])
+        together = await domains(kube)
+    assert (len(apart), len(together)) == (2, 1)
+
+
+async def domains(kube: KubeClient) -> set[tuple[str, str]]:
+    labels = [node.metadata.labels for node in (await kube.list(NODES)).items]
+    return {(each["nvidia.com/gpu.clique"], each["accelerator.topograph.run/domain"]) for each in labels}
+
+
+async def test_a_dead_api_server_comes_back_and_pods_run_on(lab: RunningLab) -> None:
+    async with lab.kube() as kube, lab.namespace(kube) as namespace:
+        await run_job(kube, namespace, "on", {"command": ["sh", "-c", "sleep 2"]})
+        await pod_in(kube, namespace, "Running")
+        before = lab.status().processes["kube-apiserver"]
+        lab.kill("kube-apiserver")
+
+        async def is_back() -> bool:
+            return lab.status().processes.get("kube-apiserver", before) != before
+
+        await until(is_back)
+        assert await until(lambda: finished(kube, namespace))
+
+
+async def finished(kube: KubeClient, namespace: str) -> bool:
+    try:
+        job = await kube.get(JOBS, "on", namespace)
+    except KubeUnavailable:
+        return False
+    return job is not None and job.status.succeeded == 1
+
+
+# Up and down
+
+
+async def test_down_leaves_no_process_and_no_file() -> None:
+    if why := missing():
+        pytest.skip(why)
+    with running_lab(trays=1, gpus=1) as lab:
+        settings = lab.folder.settings()
+        assert settings is not None
+        async with lab.kube() as kube, lab.namespace(kube) as namespace:
+            away = "import os, time; os.setsid() if os.fork() == 0 else None; time.sleep(1000)"
+            await run_job(kube, namespace, "away", {"image": "python", "command": ["python", "-c", away]})
+            await pod_in(kube, namespace, "Running")
+        assert len(list(marked(MARK_VARIABLE, settings.lab_id))) > 5
+    assert list(marked(MARK_VARIABLE, settings.lab_id)) == []
+    assert not lab.folder.settings_file.exists()
