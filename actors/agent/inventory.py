@@ -129,13 +129,15 @@ class Inventory:
         return len(self._told)
 
     def named(self, name: str, uid: str) -> str:
-        """Why no worker may stand on this node; "" where the selector names it, and it is the very one."""
+        """Why no worker may stand on this node; "" where the selector names it, and it is the very one, and ready."""
         self.refresh()
         told = self._told.get(name)
         if told is None:
             known = "is not among those that the selector names" if name in self._facts else "is not there"
             return f"The node {name} {known}."
-        return "" if told.uid == uid else f"The node {name} is another one than was meant: its UID is {told.uid}."
+        if told.uid != uid:
+            return f"The node {name} is another one than was meant: its UID is {told.uid}."
+        return "" if self._facts[name].ready else f"The node {name} is not ready: nobody knows what runs there."
 
     def ground(self, name: str) -> Ground:
         """What the Job of a worker on this node must know of it."""

@@ -18,7 +18,7 @@ from .events import Decision, DropJob, JobDropped, JobMade, JobNotMade, MakeJob
 from .inventory import Inventory
 from .jobs import NODE, NODE_UID, Place, body_of, worker_of
 from .standing import pod_standing
-from .workers import Asked, Worker
+from .workers import NODE_GONE, Asked, Worker
 
 OVER_KEPT: Final = 1000  # workers that ended or were refused, until the control plane has heard of it
 OVER_KEPT_S: Final = 3600.0
@@ -222,12 +222,12 @@ class OrderKeeper:
 
     # Time
 
-    def review(self, now_s: float) -> list[Decision]:
-        """Look at all workers: nodes came, went, or are heard again; or time passed."""
+    def review(self, now_s: float, *, seeing: bool) -> list[Decision]:
+        """Look at all workers: nodes came, went, or are heard again; or time passed. `seeing`: nothing is hidden."""
         decisions: list[Decision] = []
         for worker in tuple(self._workers.values()):
             decisions += self._judge(worker, now_s)
-            if worker.unsure and worker.asked is Asked.NOTHING and now_s - worker.began_s >= FRESH_S:
+            if seeing and worker.unsure and worker.asked is Asked.NOTHING and now_s - worker.began_s >= FRESH_S:
                 del self._workers[worker.worker_id]  # had it been made, it would have been seen
         self._forget_oldest(now_s)
         return decisions
@@ -236,18 +236,29 @@ class OrderKeeper:
         """What follows of what is known of a worker: it has ended, or is to be removed."""
         if not self.complete:
             return []
+        misplaced = self._misplaced(worker)
         if not worker.over:
-            uid = worker.node_uid
-            ended = worker.evidence(self._inventory.there(uid), self._inventory.ready(uid))
+            there = not worker.node_uid or self._inventory.there(worker.node_uid)
+            ended = worker.evidence(there, self._inventory.ready(worker.node_uid))
             if ended is not None:
                 worker.ended, worker.over_s, self.changed = ended, now_s, True
-                worker.removing = worker.removing or ended
-                return [] if worker.finished else self._drop(worker)
+                misplaced = "" if worker.finished else ended
         if worker.overdue(now_s):
             pod = worker.alive
-            worker.removing = worker.removing or f"{_NEVER_STARTED}. {pod.why if pod is not None else ''}".rstrip()
-            return self._drop(worker)
-        return []
+            misplaced = f"{_NEVER_STARTED}. {pod.why if pod is not None else ''}".rstrip()
+        if not misplaced:
+            return []
+        worker.removing = worker.removing or misplaced
+        return self._drop(worker)
+
+    def _misplaced(self, worker: Worker) -> str:
+        """Why its Job is to go: a Job is pinned to the name of a node, and would start on another one of that name."""
+        if not worker.node_uid or self._inventory.there(worker.node_uid):
+            return ""
+        if self._inventory.uid_of(worker.node):
+            worker.node_uid = self._inventory.uid_of(worker.node)
+            return "Its node was replaced by another one of its name"
+        return NODE_GONE
 
     def _forget_oldest(self, now_s: float) -> None:
         over = sorted((worker.over_s, id_) for id_, worker in self._workers.items() if worker.over)

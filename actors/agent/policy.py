@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import Final
 
 from ...model.figures import REPORT_CHANGE_S, REPORT_EVERY_S
-from ...wire.cluster import AgentReady, AgentSettings, ClusterReported, CreateWorkerJob, DeleteWorkerJob
+from ...wire.cluster import AgentReady, AgentSettings, ClusterReported, CreateWorkerJob, DeleteWorkerJob, JobReport
 from . import events
 from .events import Decision, Event, Tell, View
 from .inventory import Inventory
@@ -41,11 +41,15 @@ class AgentPolicy:
         """When `TimePassed` is to be told."""
         return self._due_s
 
+    def inspect(self, now_s: float) -> tuple[JobReport, ...]:
+        """Where each worker stands now."""
+        return self._keeper.reports(now_s)
+
     def handle(self, event: Event, now_s: float) -> list[Decision]:
         """What follows of an event."""
         decisions = self._handled(event, now_s)
         if isinstance(event, events.TimePassed) and now_s >= self._due_s:
-            decisions += self._keeper.review(now_s)
+            decisions += self._review(now_s)
             decisions += self._report(now_s)
         self._plan(now_s)
         return decisions
@@ -76,10 +80,13 @@ class AgentPolicy:
         meta = event.node.metadata
         if event.gone:
             self._inventory.remove(meta.name, meta.uid)
-            return self._keeper.review(now_s)
+            return self._review(now_s)
         was_ready = self._inventory.ready(meta.uid)
         self._inventory.put(event.node)
-        return self._keeper.review(now_s) if self._inventory.ready(meta.uid) and not was_ready else []
+        return self._review(now_s) if self._inventory.ready(meta.uid) and not was_ready else []
+
+    def _review(self, now_s: float) -> list[Decision]:
+        return self._keeper.review(now_s, seeing=self._views.current)
 
     # How well we see
 
@@ -92,7 +99,7 @@ class AgentPolicy:
                 self._views.ended(view, now_s)
                 decisions = self._ended(view, now_s)
                 self._keeper.complete = self._views.complete
-                return decisions + self._keeper.review(now_s)
+                return decisions + self._review(now_s)
             case events.ViewKept(view):
                 self._views.kept(view)
             case events.ViewLost():

@@ -30,6 +30,11 @@ class Views:
         """Whether everything was seen at least once."""
         return len(self._listed) == len(View)
 
+    @property
+    def current(self) -> bool:
+        """Whether everything is kept up to date now."""
+        return self.complete and not self._lost
+
     def listing(self, view: View) -> bool:
         """Whether what is told of it now was there before we looked."""
         return view in self._listing

@@ -13,6 +13,7 @@ from ...wire.cluster import JobPhase, JobReport
 from .standing import PodStanding, job_end
 
 CREATING_LONG_S: Final = 60.0  # then it is told that a container is still being created
+NODE_GONE: Final = "Its node is gone"
 NOT_ADMITTED: Final = "Its Job has no pod: it was not admitted (quota or webhook)"
 _NOBODY_KNOWS: Final = "its node is not ready: nobody knows whether it still runs"
 
@@ -60,8 +61,8 @@ class Worker:
 
     @property
     def holds_node(self) -> bool:
-        """Whether no other may stand on its node: it is not over, or a pod of it is there all the same."""
-        return not self.over or self.alive is not None
+        """Whether no other may stand on its node: it is not over, or it has a pod all the same, or may get one."""
+        return not self.over or self.alive is not None or (bool(self.job_uid) and not self.finished)
 
     @property
     def pending(self) -> bool:
@@ -105,9 +106,10 @@ class Worker:
 
     def evidence(self, node_there: bool, node_ready: bool) -> str | None:
         """How it ended, where that is known; None while it may run or start (architecture, section 6)."""
-        if self.node_uid and not node_there:
-            return "Its node is gone"
-        if self.alive is not None or self.asked is Asked.CREATE or self.unsure:
+        alive = self.alive
+        if not node_there and (not self.job_uid if alive is None else alive.node):
+            return None if self.asked is Asked.CREATE or self.unsure else NODE_GONE
+        if alive is not None or self.asked is Asked.CREATE or self.unsure:
             return None
         last = self.pods.get(self.pod_uid)
         if last is not None:

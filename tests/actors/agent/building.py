@@ -2,13 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import itertools
+from collections.abc import Iterable, Mapping
 
 import msgspec
 
+from levers9.actors.agent import events
+from levers9.actors.agent.events import Decision, Event, Tell, View
+from levers9.actors.agent.jobs import Place
+from levers9.actors.agent.policy import AgentPolicy
+from levers9.actors.agent.reporting import Life
 from levers9.kube.objects import Job, Node, Pod
+from levers9.model.clusters import ClusterSpec
+from levers9.model.resources import Capacity
+from levers9.wire.cluster import AgentSettings, ClusterReported, CreateWorkerJob, DeleteWorkerJob, JobReport, WorkerJob
 
 Plain = Mapping[str, object]
+SPEC = ClusterSpec(name="lab", gpu_type="T4")
+UNIX_S = 1_767_225_600.0  # 2026-01-01, when the clock of tests began
 
 
 def node(
@@ -48,7 +59,12 @@ def pod(
     containers = [{"name": "app", "image": "app:1", "resources": {"requests": requests or {}}}]
     return msgspec.convert(
         {
-            "metadata": {"name": name, "uid": uid or f"uid-{name}", "namespace": namespace, "labels": dict(labels or {})},
+            "metadata": {
+                "name": name,
+                "uid": uid or f"uid-{name}",
+                "namespace": namespace,
+                "labels": dict(labels or {}),
+            },
             "spec": {"nodeName": node, "containers": containers} | dict(spec or {}),
             "status": {"phase": phase} | dict(status or {}),
         },
@@ -92,3 +108,87 @@ def marks(worker_id: str, cluster_id: str = "c1") -> dict[str, str]:
         "levers9.dev/worker": worker_id,
         "levers9.dev/cluster": cluster_id,
     }
+
+
+# The agent and its control plane
+
+
+class Watched:
+    """An agent's policy with its own clock; it knows its settings, and what it decided is kept."""
+
+    def __init__(self, *, now_s: float = 1000.0, spec: ClusterSpec = SPEC) -> None:
+        self.now_s = now_s
+        life = Life(epoch=1, started_at_s=UNIX_S + now_s, started_s=now_s, version="1")
+        self.policy = AgentPolicy(Place(cluster_id="c1", namespace="levers9"), life, now_s)
+        self.decided: list[Decision] = []
+        self.say(events.LinkOpened())
+        self.say(events.LetterCame(AgentSettings(cluster_id="c1", leader_epoch=1, spec=spec, stream_url="wss://x")))
+
+    def say(self, event: Event) -> list[Decision]:
+        decisions = self.policy.handle(event, self.now_s)
+        self.decided += decisions
+        return decisions
+
+    def see(self, *, nodes: Iterable[Node] = (), pods: Iterable[Pod] = (), jobs: Iterable[Job] = ()) -> list[Decision]:
+        """All there is, listed anew."""
+        parts: tuple[tuple[View, list[Event]], ...] = (
+            (View.NODES, [events.NodeIs(one) for one in nodes]),
+            (View.PODS, [events.PodIs(one) for one in pods]),
+            (View.JOBS, [events.JobIs(one) for one in jobs]),
+        )
+        whole = [[events.ListBegan(view), *each, events.ListEnded(view)] for view, each in parts]
+        return [decision for event in itertools.chain(*whole) for decision in self.say(event)]
+
+    def wait(self, seconds: float) -> list[Decision]:
+        """Time passes, with each deadline in it."""
+        until_s, decisions = self.now_s + seconds, list[Decision]()
+        while self.policy.next_deadline_s() <= until_s:
+            self.now_s = max(self.now_s, self.policy.next_deadline_s())
+            decisions += self.say(events.TimePassed())
+        self.now_s = until_s
+        return decisions
+
+    @property
+    def reports(self) -> list[ClusterReported]:
+        """All that it has told."""
+        tells = [one.message for one in self.decided if isinstance(one, Tell)]
+        return [message for message in tells if isinstance(message, ClusterReported)]
+
+    def report(self) -> ClusterReported:
+        """What it tells now."""
+        self.wait(11.0)
+        return self.reports[-1]
+
+
+def told(agent: Watched) -> tuple[JobReport, ...]:
+    """What the agent would tell of its workers now."""
+    return agent.policy.inspect(agent.now_s)
+
+
+def order(
+    worker_id: str,
+    node: str = "n1",
+    node_uid: str = "",
+    *,
+    namespace: str = "levers9",
+    leader_epoch: int = 1,
+    **job: object,
+) -> events.LetterCame:
+    """An order for a worker with four cards."""
+    settled: dict[str, object] = {
+        "worker_id": worker_id,
+        "token": "t",
+        "pool": "lab-1",
+        "node": node,
+        "node_uid": node_uid or f"uid-{node}",
+        "capacity": Capacity(cpu_milli=8000, memory_mib=32768, gpu_count=4, gpu_type="T4"),
+        "image": "levers9/worker:1",
+    }
+    wanted = msgspec.convert(msgspec.to_builtins(settled | job), WorkerJob)
+    return events.LetterCame(CreateWorkerJob(namespace=namespace, leader_epoch=leader_epoch, job=wanted))
+
+
+def removal(worker_id: str, why: str = "nobody needs it", *, leader_epoch: int = 1) -> events.LetterCame:
+    """A removal."""
+    message = DeleteWorkerJob(namespace="levers9", leader_epoch=leader_epoch, worker_id=worker_id, why=why)
+    return events.LetterCame(message)
