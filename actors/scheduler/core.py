@@ -126,6 +126,10 @@ class Core(Board):
         return True
 
     def _take_node(self, event: Event) -> None:
+        if isinstance(event, events.NodesOffered):
+            if not self.fleet.offer(event):
+                return
+            self.queues.wake_all()
         self._nodes_changed = True
         match event:
             case events.NodeSet():
@@ -135,9 +139,6 @@ class Core(Board):
                 self.wake_by(self.fleet.set_node(event))
             case events.NodeGone(node_id=node_id):
                 self.tenants.lose(self.fleet.drop_node(node_id))
-            case events.NodesOffered():
-                self.fleet.offer(event)
-                self.queues.wake_all()
         self.queues.set_apart(self.fleet.apart)
         self.queues.set_total(self.fleet.total)
 

@@ -197,12 +197,18 @@ class Fleet:
 
     # Nodes
 
-    def offer(self, event: NodesOffered) -> None:
-        """All named nodes of a pool. A node with a worker keeps it, and is closed while its offer closes workers."""
+    def offer(self, event: NodesOffered) -> bool:
+        """All named nodes of a pool. A node with a worker keeps it, and is closed while its offer closes workers.
+
+        Returns whether any of that is news: most reports of a cluster are none.
+        """
         pool = self.pools.get(event.pool)
         if pool is None or not pool.declared:
-            return
+            return False
         offers = {offer.traits.node: offer for offer in event.offers}  # listed twice, the last one counts
+        if pool.reported and offers == pool.offers:
+            return False
+        before = pool.offers
         for name in pool.offers:
             if name not in offers:
                 self._drop_offered(pool, name)
@@ -212,12 +218,14 @@ class Fleet:
         for name, offer in offers.items():
             node = working.get(name)
             if node is None or self.is_offer(node):
-                self._put_offered(pool, offer)
+                if before.get(name) != offer or offered_id(pool.name, name) not in pool.nodes:
+                    self._put_offered(pool, offer)
             else:
                 self._relabel(node, offer.traits)
                 self._stand(pool, node, node.worker_standing, node.worker_why)
         for node in [working[name] for name in gone if name in working]:
             self._stand(pool, node, node.worker_standing, node.worker_why)
+        return True
 
     def _put_offered(self, pool: Pool, offer: NodeOffer) -> None:
         name = offer.traits.node

@@ -152,7 +152,7 @@ class Soup:
         if self._draw(6) == 0:
             return NodeGone(node_id=name)
         labels = ((RACK, f"rack-{self._draw(2)}"),)
-        traits = Traits(node=name, labels=labels, gpu_sharing=True, serves=("", "", "v")[self._draw(3)])
+        traits = Traits(node=name, labels=labels, gpu_sharing=True, serves="v" if name > "n3" else "")
         standing = (Standing.OPEN, Standing.OPEN, Standing.OPEN, Standing.COMING, Standing.CLOSED)[self._draw(5)]
         why = "cordoned" if standing is Standing.CLOSED else ""
         size = SIZES[self._draw(len(SIZES))]
@@ -162,7 +162,7 @@ class Soup:
         traits = Traits(gpu_sharing=True)
         size = SIZES[0] if self._draw(2) else None
         policies = ("", "fgd", "packing")
-        serves = ("", "", "", "v")[self._draw(4)]
+        serves = "" if self._draw(6) else "v"
         return PoolSet(pool="p", size=size, traits=traits, placement=policies[self._draw(3)], serves=serves, owner="v")
 
     def _offered(self) -> Event:

@@ -147,3 +147,29 @@ def test_a_hold_that_is_told_again_wakes_nobody() -> None:
         core.handle(events.Planned(steps=64), NOW_S)
     core.handle(hold, NOW_S)
     assert core.queues.next(NOW_S) is None
+
+
+class TestReports:
+    def test_one_that_says_nothing_new_has_nobody_looked_at_again(self) -> None:
+        core = core_with(events.PoolSet(pool="p"), offers(a="r1", b="r1"), worker("a"))
+        core.handle(gang_of(8), NOW_S)
+        core.handle(events.Planned(), NOW_S)
+        looked = core.queues.looked_at
+        core.handle(offers(a="r1", b="r1"), NOW_S)
+        core.handle(events.Planned(), NOW_S)
+        assert core.queues.looked_at == looked
+        core.handle(offers(a="r1", b="r2"), NOW_S)
+        core.handle(events.Planned(), NOW_S)
+        assert core.queues.looked_at > looked
+
+    def test_a_first_one_without_a_node_is_news(self) -> None:
+        core = core_with(events.PoolSet(pool="p", owner="w"), offers())
+        assert core.fleet.pools["p"].reported
+
+    def test_what_is_promised_on_a_node_stays_there_while_others_change(self) -> None:
+        core = core_with(events.PoolSet(pool="p"), offers(a="r1", b="r1", c="r2"))
+        core.handle(gang_of(8), NOW_S)
+        core.handle(events.Planned(), NOW_S)
+        promised = core.fleet.nodes["p/a"]
+        core.handle(offers(a="r1", b="r1", c="r3"), NOW_S)
+        assert core.fleet.nodes["p/a"] is promised
