@@ -47,7 +47,7 @@ class Holds:
     def _found_of_all(self, found: dict[str, Reason], needs: Needs, questions: Questions) -> None:
         """What holds whatever is wanted."""
         if self.waits:
-            found[""] = self._reason(HoldKind.CLUSTER, f"{self.waits}.", machines_only=True)
+            found[""] = self._reason(HoldKind.CLUSTER, f"{self.waits.rstrip('.')}.", machines_only=True)
             return
         held = next((one for one in questions.singles() if one.answer is Answered.HELD), None)
         if held is not None:
