@@ -39,10 +39,14 @@ class Changed(msgspec.Struct, Generic[T], frozen=True):
 
 
 class Away(msgspec.Struct, frozen=True):
-    """The API server cannot be asked, and the view is as old as this. Told at each failed try."""
+    """The API server cannot be asked, and the view is as old as this. Told at each failed try.
+
+    `status` is that of its refusal, 0 where there was none.
+    """
 
     age_s: float
     error: str
+    status: int = 0
 
 
 class Back(msgspec.Struct, frozen=True):
@@ -103,8 +107,9 @@ class Mirror(Generic[T]):
         started = False
         while True:
             self._healthy_s = 0.0
+            listed = not self._version
             try:
-                if not self._version:
+                if listed:
                     await self._list()
                 if not started:
                     started = True
@@ -112,6 +117,8 @@ class Mirror(Generic[T]):
                 await self._watch()
             except VersionGone:
                 self._version = ""
+                if not listed:
+                    continue  # what we had was too old, which is nobody's fault: list at once
             except (KubeUnavailable, KubeRefused) as error:
                 await self._failed(error)
             await trio.sleep(self._redial.wait_s(self._chance, self._healthy_s))
@@ -173,7 +180,8 @@ class Mirror(Generic[T]):
         if str(error) != self._error:
             _log.warning("a cluster cannot be followed", kind=self._kind.plural, error=str(error))
         self._error = str(error)
-        await self._tell(Away(self._age_s(), self._error))
+        status = error.status if isinstance(error, KubeRefused) else 0
+        await self._tell(Away(self._age_s(), self._error, status))
 
     async def _came_back(self) -> None:
         if self._error:
