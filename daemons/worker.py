@@ -2,9 +2,10 @@
 
 A pool starts it, with a token that is good for this worker alone: it comes through a descriptor or a file, or in a pod
 through LEVERS9_WORKER_TOKEN, which is written over at once: any process of the same user could read it there.
-It dials the control plane and keeps its work running while it can't reach it. Refused for good, because its cluster was
-detached say, it ends its containers and itself. SIGTERM lets what runs finish; when its root process is gone, it ends
-at once, and the keepers of its containers end their trees. In a container it may be process 1.
+It dials the control plane (with --listen it is dialled, by who proves to know its token), and keeps its work running
+while neither reaches the other. Refused for good, because its cluster was detached say, it ends its containers and
+itself. SIGTERM lets what runs finish; when its root process is gone, it ends at once, and the keepers of its containers
+end their trees. In a container it may be process 1.
 """
 
 from __future__ import annotations
@@ -30,6 +31,7 @@ from ..actors.worker.runtime.environment import visible
 from ..actors.worker.runtime.process import ProcessRuntime, ProcessSettings
 from ..errors import BrokenByPeer, ConfigError, Refused
 from ..model.ids import Chance
+from ..wire.carriers.proved import DialledListener, at_once
 from ..wire.carriers.trust import CA_PEM
 from ..wire.link import DialledLink
 from ..wire.redial import Redial
@@ -64,8 +66,13 @@ async def run_worker(config: WorkerConfig) -> None:
             host=config.host,
         )
         policy = WorkerPolicy(identity, stop_grace_s=config.stop_grace_s)
-        redial = _redial_beside() if config.root_pid else Redial()
-        link = DialledLink(name=f"worker/{config.worker_id}", dial=_dialler(config), chance=chance, redial=redial)
+        listener = DialledListener(worker_id=config.worker_id, token=config.token)
+        link = DialledLink(
+            name=f"worker/{config.worker_id}",
+            dial=listener.dial if config.listen else _dialler(config),
+            chance=chance,
+            redial=_redial(config),
+        )
         new_port = partial(free_port, config.host)
         actor = WorkerActor(policy=policy, link=link, runtime=runtime, objects=http, chance=chance, new_port=new_port)
         async with trio.open_nursery() as nursery:
@@ -73,15 +80,30 @@ async def run_worker(config: WorkerConfig) -> None:
             nursery.start_soon(_leave_on_signal, actor, config.grace_s, nursery.cancel_scope)
             await nursery.start(runtime.serve)
             nursery.start_soon(runtime.warm_up)
+            if config.listen:
+                await nursery.start(_listen, listener, *config.listen)
             nursery.start_soon(link.run)
             await actor.run()
             await link.aclose()
             nursery.cancel_scope.cancel(reason="the worker has left")
 
 
+async def _listen(
+    listener: DialledListener, host: str, port: int, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED
+) -> None:
+    """Be dialled, until cancelled. Raises `ConfigError` where it cannot listen."""
+    async with trio.open_nursery() as nursery:
+        try:
+            port = await nursery.start(listener.run, host, port)
+        except OSError as error:
+            raise ConfigError(f"It cannot listen at {host}, port {port}: {error.strerror or error}.") from error
+        _log.info("listening", host=host, port=port)
+        task_status.started()
+
+
 def _environment(config: WorkerConfig) -> dict[str, str]:
     """What containers inherit: a part of our environment, and where the control plane is."""
-    parts = urllib.parse.urlsplit(stream_url(config.urls[0]))
+    parts = urllib.parse.urlsplit(stream_url((*config.urls, config.http_url)[0]))
     port = parts.port or (443 if parts.scheme == "wss" else 80)
     told = {
         "LEVERS9_CONTROLPLANE_HOST": parts.hostname or "",
@@ -106,9 +128,11 @@ def _dialler(config: WorkerConfig) -> Dialler:
     )
 
 
-def _redial_beside() -> Redial:
-    """For a worker on its control plane's own host, whose pool bounds how many there are: like an SDK."""
-    return Redial(first_min_s=0.05, first_max_s=1.0, max_s=5.0)
+def _redial(config: WorkerConfig) -> Redial:
+    """On its control plane's own host a pool bounds how many workers there are: they redial like an SDK."""
+    if config.listen:
+        return at_once()
+    return Redial(first_min_s=0.05, first_max_s=1.0, max_s=5.0) if config.root_pid else Redial()
 
 
 async def _watch_root(pid: int, scope: trio.CancelScope) -> None:

@@ -16,7 +16,7 @@ import structlog
 from ..actors.worker.meeting import LOOPBACK, own_address
 from ..actors.worker.runtime.cards import visible_cards
 from ..errors import ConfigError
-from ..model.figures import JOB_GRACE_S, STOP_GRACE_S
+from ..model.figures import JOB_GRACE_S, STOP_GRACE_S, WORKER_PORT
 from ..model.resources import Capacity
 from ..wire.carriers.proxy import parse_proxy, proxy_for
 from ..wire.carriers.trust import ca_of, client_context
@@ -52,6 +52,7 @@ class WorkerConfig(msgspec.Struct, frozen=True, kw_only=True):
     host: str = LOOPBACK  # at which other workers reach its containers
     ca_pem: str = ""
     http_proxy: str = ""  # through which `http_url` is reached
+    listen: tuple[str, int] | None = None  # host and port at which it is dialled, in place of dialling `urls`
 
 
 def parse(argv: Sequence[str], environment: Mapping[str, str] = os.environ) -> WorkerConfig:
@@ -69,7 +70,7 @@ def parse(argv: Sequence[str], environment: Mapping[str, str] = os.environ) -> W
         pool=asked.pool,
         epoch=asked.epoch,
         capacity=_capacity(asked, environment),
-        urls=tuple(asked.url),
+        urls=tuple(asked.url or ()),
         http_url=asked.http_url,
         token=_token(asked.token_fd, asked.token_file) if by_option else given.strip(),
         state_folder=(asked.state_dir or Path.home() / ".levers9" / "workers" / asked.id).resolve(),
@@ -78,6 +79,7 @@ def parse(argv: Sequence[str], environment: Mapping[str, str] = os.environ) -> W
         grace_s=asked.grace_s if asked.grace_s is not None else _grace_s(environment),
         host=_host(asked.advertise_host, asked.root_pid, environment),
         ca_pem=ca_of(environment),
+        listen=None if asked.listen is None else _place(asked.listen, asked.advertise_host, environment),
         http_proxy=proxy_for(asked.http_url, environment),
     )
     _check(config)
@@ -89,7 +91,9 @@ def _parser(*, need_token: bool) -> argparse.ArgumentParser:
     parser.add_argument("--id", required=True)
     parser.add_argument("--pool", default="default")
     parser.add_argument("--epoch", type=int, default=int(time.time()))
-    parser.add_argument("--url", action="append", required=True, help="where streams are dialled; several are tried")
+    where = parser.add_mutually_exclusive_group(required=True)
+    where.add_argument("--url", action="append", help="where streams are dialled; several are tried")
+    where.add_argument("--listen", nargs="?", const="", metavar="[HOST]:PORT", help="be dialled instead")
     parser.add_argument("--http-url", required=True)
     token = parser.add_mutually_exclusive_group(required=need_token)
     token.add_argument("--token-fd", type=int, help="a descriptor from which the worker's token is read")
@@ -133,6 +137,16 @@ def _host(advertised: str, root_pid: int, environment: Mapping[str, str]) -> str
     except ValueError:
         fix = "Give it the field status.podIP of its pod, or --advertise-host."
         raise ConfigError(f"{POD_IP}={pod[:60]!r} is no address. {fix}") from None
+
+
+def _place(text: str, advertised: str, environment: Mapping[str, str]) -> tuple[str, int]:
+    """Where to listen: at the pod's own address and our port, unless told otherwise."""
+    host, _, port = text.rpartition(":")
+    try:
+        number = int(port) if port else WORKER_PORT
+    except ValueError:
+        raise ConfigError(f"--listen {text[:60]!r} names no port: write it as HOST:PORT, or :PORT.") from None
+    return host.strip("[]") or advertised or environment.get(POD_IP, "").strip() or "0.0.0.0", number
 
 
 def _check(config: WorkerConfig) -> None:

@@ -7,6 +7,7 @@ from typing import Final
 # Ports (specification, "The controlplane")
 STREAM_PORT: Final = 1993
 HTTP_PORT: Final = 1994
+WORKER_PORT: Final = 1995  # of a worker that is dialled; each has an address of its own, so it is the same for all
 METRICS_PORT: Final = 9090
 
 # Liveness of a session and of a worker (figures, "Time and liveness")

@@ -102,10 +102,10 @@ class Gateway:
             chance=given.chance,
             behind_tls=given.behind_tls,
         )
-        self._dialling = Dialling(
+        self.dialling = Dialling(
             store=given.store, door=self.door, chance=given.chance, dial=given.dial_worker, clock=trio.current_time
         )
-        self.relay.on_dial = self._dialling.want
+        self.relay.on_dial = self.dialling.want
         self._questions = Questions(policy.address, post, self.relay)
         self._revocation = Revocation(given.store, self.gate, self.relay, given.wakeups, given.replica_token)
 
@@ -172,7 +172,7 @@ class Gateway:
             await nursery.start(self._acceptor.run)
             await nursery.start(self.relay.run)
             await nursery.start(self._revocation.run)
-            nursery.start_soon(self._dialling.run)
+            nursery.start_soon(self.dialling.run)
             task_status.started()
 
 

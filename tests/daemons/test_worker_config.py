@@ -10,7 +10,7 @@ import trustme
 from levers9.daemons.worker import main
 from levers9.daemons.worker_config import POD_DRAIN_S, TOKEN, parse
 from levers9.errors import ConfigError
-from levers9.model.figures import JOB_GRACE_S, STOP_GRACE_S
+from levers9.model.figures import JOB_GRACE_S, STOP_GRACE_S, WORKER_PORT
 
 WORDS = ["--id", "w", "--url", "wss://plane.test", "--http-url", "https://plane.test", "--gpu-count", "4"]
 
@@ -109,4 +109,28 @@ def test_what_is_of_no_use_is_told_before_anything_starts(
 def test_a_missing_option_is_named(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit):
         parse(["--id", "w"])
-    assert "--url, --http-url" in capsys.readouterr().err
+    assert "--http-url" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("asked", "environment", "place"),
+    [
+        ((), {"LEVERS9_POD_IP": "10.2.3.4"}, ("10.2.3.4", WORKER_PORT)),
+        ((), {}, ("0.0.0.0", WORKER_PORT)),
+        ((":7",), {"LEVERS9_POD_IP": "10.2.3.4"}, ("10.2.3.4", 7)),
+        (("127.0.0.1:0",), {"LEVERS9_POD_IP": "10.2.3.4"}, ("127.0.0.1", 0)),
+        (("[fd00::1]:7",), {}, ("fd00::1", 7)),
+    ],
+)
+@pytest.mark.usefixtures("token")
+def test_a_worker_that_is_dialled_listens_at_its_pod_s_address(
+    asked: tuple[str, ...], environment: dict[str, str], place: tuple[str, int]
+) -> None:
+    config = parse(["--id", "w", "--listen", *asked, "--http-url", "https://plane.test"], environment)
+    assert (config.listen, config.urls) == (place, ())
+
+
+@pytest.mark.usefixtures("token")
+def test_a_place_to_listen_without_a_port_is_told() -> None:
+    with pytest.raises(ConfigError, match="--listen 'here:there' names no port"):
+        parse(["--id", "w", "--listen", "here:there", "--http-url", "https://plane.test"], {})

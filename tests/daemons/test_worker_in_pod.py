@@ -2,6 +2,7 @@
 
 import contextlib
 import os
+import socket
 import ssl
 import subprocess
 import sys
@@ -13,7 +14,10 @@ import pytest
 import trio
 import trustme
 
-from levers9.wire.scheduling import WorkerReported
+from levers9.errors import BrokenByPeer
+from levers9.model.tokens import hash_of
+from levers9.wire.carriers.proved import dial
+from levers9.wire.scheduling import WorkerLeaving, WorkerReported
 
 from ..wire.carriers.connect_proxy import a_proxy
 from .worker_plane import Gateway, call, run_a_call, start
@@ -55,7 +59,8 @@ def function():
 @contextlib.asynccontextmanager
 async def a_pod(folder: Path, gateway: Gateway, url: str, *more: str, **variables: str) -> AsyncIterator[trio.Process]:
     """The process of a pod's worker, with these variables."""
-    argv = [sys.executable, "-m", "levers9.daemons.worker", "--id", gateway.worker_id, "--pool", "p", "--url", url]
+    argv = [sys.executable, "-m", "levers9.daemons.worker", "--id", gateway.worker_id, "--pool", "p"]
+    argv += [] if "--listen" in more else ["--url", url]
     argv += ["--http-url", url, "--state-dir", str(folder / gateway.worker_id), "--memory-mib", "700", *more]
     env = {name: value for name, value in os.environ.items() if "proxy" not in name.lower()}
     env |= {"PYTHONPATH": str(folder), "LEVERS9_WORKER_TOKEN": CANARY, "KUBERNETES_SERVICE_HOST": "10.96.0.1"}
@@ -135,3 +140,42 @@ async def test_the_ranks_of_a_gang_meet_at_the_address_of_rank_0_s_pod(tmp_path:
             both.start_soon(run, 1, ready[0].address)
         nursery.cancel_scope.cancel()
     assert results == {0: "rank 1 was here", 1: len("rank 1 was here")}
+
+
+async def keep_dialling(gateway: Gateway, url: str) -> None:
+    """As a gateway does with a worker that the brain names."""
+    while True:
+        with contextlib.suppress(BrokenByPeer):
+            carrier = await dial(url, worker_id=gateway.worker_id, token_hash=hash_of(CANARY))
+            await gateway.acceptor.serve(carrier, name=f"worker/{gateway.worker_id}", on_link=gateway.on_link)
+        await trio.sleep(0.02)
+
+
+@pytest.mark.slow
+async def test_a_worker_that_listens_is_dialled_and_leaves_when_asked(tmp_path: Path) -> None:
+    (tmp_path / "mod.py").write_text("import os\ndef function():\n    return os.environ['LEVERS9_CONTROLPLANE_HOST']\n")
+    gateway = Gateway()
+    with socket.socket() as free:
+        free.bind(("127.77.4.1", 0))
+        port = free.getsockname()[1]
+    listening = ("--listen", f":{port}")
+    async with trio.open_nursery() as nursery:
+        await nursery.start(gateway.acceptor.run)
+        nursery.start_soon(keep_dialling, gateway, f"ws://127.77.4.1:{port}")
+        async with a_pod(tmp_path, gateway, "http://127.0.0.1:9", *listening, LEVERS9_POD_IP="127.77.4.1") as process:
+            assert msgspec.msgpack.decode(await run_a_call(gateway)) == "127.0.0.1"
+            process.terminate()
+            await gateway.until(WorkerLeaving)
+            with trio.fail_after(10):
+                assert await process.wait() == 0
+        nursery.cancel_scope.cancel()
+
+
+@pytest.mark.slow
+async def test_a_place_where_it_cannot_listen_is_told(tmp_path: Path) -> None:
+    with socket.create_server(("127.77.4.2", 0)) as taken:
+        place = "127.77.4.2:" + str(taken.getsockname()[1])
+        async with a_pod(tmp_path, Gateway(), "http://127.0.0.1:9", "--listen", place) as process:
+            with trio.fail_after(10):
+                assert await process.wait() == 2
+    assert "cannot listen at 127.77.4.2" in (tmp_path / "w1.log").read_text()

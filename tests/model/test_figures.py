@@ -17,6 +17,7 @@ PRODUCT: Final = ("actors", "cli", "daemons", "kube", "lab", "model", "sdk", "st
 FIGURES: Final[dict[str, float]] = {
     "STREAM_PORT": 1993,
     "HTTP_PORT": 1994,
+    "WORKER_PORT": 1995,
     "METRICS_PORT": 9090,
     "HEARTBEAT_S": 5.0,
     "PEER_SILENT_AFTER_S": 15.0,

@@ -14,6 +14,7 @@ from levers9.errors import EpochSuperseded, StoreUnavailable, SupervisorGaveUp
 from levers9.model.ids import Chance
 from levers9.store import operations as ops
 from levers9.store.memory import MemoryStore
+from levers9.wire.cluster import DialWorkers, WorkerAddress
 from levers9.wire.control import GatewayReady, LeaderIs, PeerArrived, ReportAgain
 from levers9.wire.letter import Letter
 from levers9.wire.mailbox import Mailbox
@@ -184,3 +185,30 @@ async def test_between_reigns_nobody_is_sent_to_us(autojump_clock: MockClock, ho
         house.say(PeerArrived(peer="worker/w"))
         await trio.sleep(5.0)
         assert house.heard(house.gateway) == house.heard(house.worker) == []
+
+
+async def test_gateways_are_told_whom_to_dial_also_those_that_come_later_and_until_the_reign_ends(
+    autojump_clock: MockClock, house: House
+) -> None:
+    named = DialWorkers(workers=(WorkerAddress(worker_id="w", url="ws://127.0.0.1:1"),))
+    house.say(GatewayReady(gateway_id="g"))
+    async with house.running():
+        await trio.sleep(0.5)
+        house.heard(house.gateway)
+        house.say(named)
+        await trio.sleep(0.1)
+        assert house.heard(house.gateway) == [named]
+        house.say(GatewayReady(gateway_id="g"))
+        await trio.sleep(0.1)
+        assert house.heard(house.gateway) == [LeaderIs(epoch=1), named]
+        house.say(DialWorkers(workers=()))
+        await trio.sleep(0.1)
+        assert house.heard(house.gateway) == [DialWorkers(workers=())]
+        house.reigns.failing.append(StoreUnavailable("away"))
+        house.reigns.fail.set()
+        house.say(named)
+        await trio.sleep(2.0)
+        house.heard(house.gateway)
+        house.say(GatewayReady(gateway_id="g"))
+        await trio.sleep(0.1)
+        assert house.heard(house.gateway) == [LeaderIs(epoch=2)]
