@@ -20,6 +20,7 @@ _MARKS: Final = {
     Flavour.EKS: "eks.amazonaws.com/nodegroup",
     Flavour.AKS: "kubernetes.azure.com/cluster",
 }
+_ONE_WITHOUT: Final = "The one node that is lent has no card."
 _SHOWN: Final = 6  # values and labels, at most
 
 
@@ -79,7 +80,7 @@ def _advice(nodes: Sequence[Node], matched: Sequence[Node], terms: Sequence[Term
         yield "The selector names none of its nodes."
         yield from _near(nodes, terms)
     elif not cards:
-        yield f"None of the {len(matched)} {plural('node', len(matched))} that the selector names has a card."
+        yield f"None of the {len(matched)} nodes that are lent has a card." if matched[1:] else _ONE_WITHOUT
         yield from _why_no_card(nodes, matched)
 
 

@@ -196,6 +196,7 @@ def test_without_a_kubeconfig_it_is_told_what_to_do(
     assert "--manifest-only" in done.err
 
 
+@pytest.mark.slow
 def test_an_api_server_that_is_away_is_told_by_its_address(http: HttpStub, line: Line, tmp_path: Path) -> None:
     done = line(*JOIN, "--kubeconfig", str(kubeconfig_of("https://127.0.0.1:9", tmp_path)))
     assert (done.code, http.asked) == (1, [])
@@ -260,6 +261,7 @@ def test_who_sits_before_it_is_asked(
     assert prompts == ["2 workers run there. Detach lab-1? [y/N] "]
 
 
+@pytest.mark.slow
 def test_who_cannot_reach_the_cluster_leaves_it_all_the_same_and_is_told_what_is_left_there(
     http: HttpStub, line: Line, tmp_path: Path
 ) -> None:

@@ -40,7 +40,7 @@ def test_a_selector_that_names_no_node_is_told_what_is_near_it(selector: str, to
 
 def test_nodes_without_a_card_are_told_with_where_there_are_some() -> None:
     first, second = survey(NODES, "pool=cpu").advice
-    assert first == "None of the 2 nodes that the selector names has a card."
+    assert first == "None of the 2 nodes that are lent has a card."
     assert second == "These have some: a."
 
 
