@@ -323,7 +323,8 @@ def _bad_value(path: Path | None, said: str) -> str:
     """The sentence for a value of the wrong kind, wherever it came from."""
     what, _, place = said.partition(" - at `$.")
     names = re.match(r"(\w+)(?:\[(\d+)\]\.(\w+))?(?:\[\d+\]\.(\w+))?", place)
-    key = (names[4] or names[3] or names[1]) if names else ""
+    deep = re.fullmatch(r"\w+(?:\.(\w+))+`?", place)  # a key of a table within a table
+    key = deep[1] if deep else (names[4] or names[3] or names[1]) if names else ""
     variable = f"LEVERS9_{key.upper()}"
     if path is None or key not in path.read_text():
         return f"{key or 'The settings'}: {what}. It comes from a flag, or from the variable {variable}."

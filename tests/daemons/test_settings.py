@@ -197,3 +197,53 @@ def test_a_node_of_two_pools_is_refused(tmp_path: Path) -> None:
     path.write_text(NODES + '[[pools]]\nname = "b"\n[[pools.nodes]]\nname = "n1"\n')
     with pytest.raises(ConfigError, match="node 'n1' is in pool 'emulated' already: write it in one pool"):
         load_settings(path, {})
+
+
+CLUSTERS = """
+external_ca = "ca.pem"
+
+[attached_clusters]
+worker_image = "worker:1"
+clusters_per_workspace = 0
+host_network = false
+isolation = "trusted"
+
+[attached_clusters.node_cache]
+max_gb = 50
+"""
+
+
+def test_what_is_said_of_attached_clusters(tmp_path: Path) -> None:
+    path = tmp_path / "settings.toml"
+    path.write_text(CLUSTERS)
+    table = load_settings(path, {}).attached_clusters
+    assert (table.worker_image, table.clusters_per_workspace, table.host_network) == ("worker:1", 0, False)
+    assert (table.isolation, table.node_cache.max_gb, table.node_cache.min_free_pct) == ("trusted", 50, 20)
+    assert table.agent_image.startswith("levers9:")
+
+
+def test_by_default_five_clusters_a_workspace_none_of_them_shared() -> None:
+    table = load_settings(None, {}).attached_clusters
+    assert (table.clusters_per_workspace, table.isolation, table.host_network) == (5, "none", True)
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "said"),
+    [
+        ("clusters_per_workspace = 0", "clusters_per_workspace = -1", "line 6: clusters_per_workspace: -1 is too few"),
+        ('"worker:1"', '"worker 1"', "line 5: worker_image: 'worker 1' is no image"),
+        ('"trusted"', '"full"', 'line 8: isolation: Invalid enum value \'full\': write "none" or "trusted"'),
+        ("max_gb = 50", "max_gb = 0", "line 11: max_gb: 0 is too small: write 1 or more"),
+        ("max_gb = 50", "min_free_pct = 100", "line 11: min_free_pct: 100 is no share of a disk"),
+        ("max_gb = 50", "max_mb = 50", "line 11: there is no key `max_mb`. Did you mean `max_gb`?"),
+        ("host_network", "hostnetwork", "line 7: there is no key `hostnetwork`. Did you mean `host_network`?"),
+    ],
+)
+def test_what_is_wrong_with_attached_clusters_is_told_with_its_line(
+    tmp_path: Path, old: str, new: str, said: str
+) -> None:
+    path = tmp_path / "settings.toml"
+    path.write_text(CLUSTERS.replace(old, new))
+    with pytest.raises(ConfigError) as caught:
+        load_settings(path, {})
+    assert said in str(caught.value)
