@@ -8,15 +8,11 @@ from typing import Final
 
 import msgspec
 
+from ..actors.agent.quantities import NANO, nanos, up
 from .objects import Container, Pod, ResourceRef
 
 _REFERENCE: Final = re.compile(r"\$\$|\$\(([-._a-zA-Z][-._a-zA-Z0-9]*)\)")
 _KEYED: Final = re.compile(r"metadata\.(labels|annotations)\['([^']+)'\]")
-_SUFFIXES: Final = {
-    "n": 1e-9, "u": 1e-6, "m": 1e-3, "": 1.0, "k": 1e3, "M": 1e6, "G": 1e9, "T": 1e12, "P": 1e15,
-    "Ki": 2.0**10, "Mi": 2.0**20, "Gi": 2.0**30, "Ti": 2.0**40, "Pi": 2.0**50,
-}  # fmt: skip
-_QUANTITY: Final = re.compile(r"([0-9.eE+-]+?)([numkMGTP]?i?)")
 
 
 class PodPlace(msgspec.Struct, frozen=True, kw_only=True):
@@ -75,16 +71,15 @@ def resource_of(containers: Sequence[Container], own: Container, ref: ResourceRe
     asked = named.resources
     table = ((asked.limits if kind == "limits" else asked.requests) if asked else None) or {}
     amount = quantity(str(table.get(resource, room.get(resource, "0"))))
-    divisor = quantity(ref.divisor) or 1.0
-    return str(-int(-amount // divisor) if divisor else int(amount))
+    return str(up(amount, quantity(ref.divisor) or NANO))
 
 
-def quantity(text: str) -> float:
-    """A Kubernetes quantity as a number. Raises `ValueError` for what is none."""
-    match = _QUANTITY.fullmatch(text.strip())
-    if match is None or match[2] not in _SUFFIXES:
+def quantity(text: str) -> int:
+    """A Kubernetes quantity in thousand-millionths. Raises `ValueError` for what is none."""
+    found = nanos(text)
+    if found is None:
         raise ValueError(f"{text} is no quantity")
-    return float(match[1]) * _SUFFIXES[match[2]]
+    return found
 
 
 class MountPaths:

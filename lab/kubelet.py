@@ -10,6 +10,7 @@ from typing import Final
 
 import trio
 
+from ..actors.agent.quantities import NANO
 from ..errors import KubeRefused, KubeUnavailable
 from ..kube.face import Kube
 from ..kube.kinds import NODES
@@ -274,8 +275,8 @@ async def _evict(life: PodLife, why: Outcome) -> None:
 
 def cards_asked(pod: Pod) -> int:
     """How many cards a pod's containers are given together."""
-    found = 0.0
+    found = 0
     for container in pod.spec.containers:
         limits = (container.resources.limits if container.resources else None) or {}
         found += quantity(str(limits.get("nvidia.com/gpu", 0)))
-    return int(found)
+    return found // NANO

@@ -9,11 +9,11 @@ import trio
 
 from ..errors import KubeRefused, KubeUnavailable, Refused
 from .controlplane import ControlPlane
+from .faults import perform
 from .fleet import Fleet
 from .folder import LabFolder, LabSettings
 from .kubelet import Kubelet
 from .talk import Answer, Ask, AskFault, Done, LabStatus, RefusedToDo, TrayStatus, asks, socket_path
-from .verbs import perform
 
 _ASK_MAX_BYTES: Final = 64 << 10
 _ASKED_WITHIN_S: Final = 10.0
