@@ -8,6 +8,7 @@ import msgspec
 
 from ...kube.objects import Pod
 from .requests import CARD_RESOURCES, Uses, counts, uses_of
+from .seen_pods import SeenPod
 
 
 class Total(msgspec.Struct, gc=False):
@@ -57,7 +58,8 @@ class Accounts:
         self._unseen.pop(pod.metadata.uid, None)
         if not counts(pod) or self._ignored(pod):
             return self.remove(pod.metadata.uid)
-        uses = uses_of(pod)
+        known = pod.uses if isinstance(pod, SeenPod) else None
+        uses = uses_of(pod) if known is None else known
         earlier = self._counted.get(pod.metadata.uid)
         if earlier is not None and earlier.node == pod.spec.node_name and earlier.uses == uses:
             return ()

@@ -136,8 +136,11 @@ class AgentPolicy:
     def _opened(self, resumed: bool) -> list[Decision]:
         self._open = True
         self._keeper.changed = True
-        ready = AgentReady(cluster_id=self._place.cluster_id, epoch=self._life.epoch, version=self._life.version)
-        return [] if resumed else [Tell(ready)]
+        return [] if resumed else self._ready()
+
+    def _ready(self) -> list[Decision]:
+        life = self._life
+        return [Tell(AgentReady(cluster_id=self._place.cluster_id, epoch=life.epoch, version=life.version))]
 
     def _letter(self, event: events.LetterCame, now_s: float) -> list[Decision]:
         match event.message:
@@ -176,8 +179,10 @@ class AgentPolicy:
     def _report(self, now_s: float) -> list[Decision]:
         self._due_s = now_s + REPORT_EVERY_S
         self._keeper.changed = self._inventory.changed = self._views.changed = False
-        if not self._open or self._settings is None:
+        if not self._open:
             return []
+        if self._settings is None:
+            return self._ready()  # the answer to an earlier one got lost, or nobody leads yet
         self._told_s = now_s
         self._sequence += 1
         complete = self._views.complete

@@ -19,7 +19,7 @@ from levers9.wire.cluster import AgentSettings, ClusterReported, CreateWorkerJob
 
 Plain = Mapping[str, object]
 SPEC = ClusterSpec(name="lab", gpu_type="T4")
-UNIX_S = 1_767_225_600.0  # 2026-01-01, when the clock of tests began
+UNIX_S = 1_767_225_600.0  # 2026-01-01, when agents of tests began
 
 
 def node(
@@ -116,13 +116,16 @@ def marks(worker_id: str, cluster_id: str = "c1") -> dict[str, str]:
 class Watched:
     """An agent's policy with its own clock; it knows its settings, and what it decided is kept."""
 
-    def __init__(self, *, now_s: float = 1000.0, spec: ClusterSpec = SPEC) -> None:
+    def __init__(
+        self, *, now_s: float = 1000.0, unix_s: float = UNIX_S, spec: ClusterSpec = SPEC, settled: bool = True
+    ) -> None:
         self.now_s = now_s
-        life = Life(epoch=1, started_at_s=UNIX_S + now_s, started_s=now_s, version="1")
+        life = Life(epoch=1, started_at_s=unix_s, started_s=now_s, version="1")
         self.policy = AgentPolicy(Place(cluster_id="c1", namespace="levers9"), life, now_s)
         self.decided: list[Decision] = []
         self.say(events.LinkOpened())
-        self.say(events.LetterCame(AgentSettings(cluster_id="c1", leader_epoch=1, spec=spec, stream_url="wss://x")))
+        if settled:
+            self.say(events.LetterCame(AgentSettings(cluster_id="c1", leader_epoch=1, spec=spec, stream_url="wss://x")))
 
     def say(self, event: Event) -> list[Decision]:
         decisions = self.policy.handle(event, self.now_s)
