@@ -32,11 +32,14 @@ _LINES_TOLD: Final = 5
 
 
 class AgentSeen(msgspec.Struct, frozen=True, kw_only=True):
-    """Where an agent's pod stands. `pod` "" is none; `reads_log` says that its log may tell more."""
+    """Where an agent's pod stands. `pod` "" is none; `reads_log` says that its log may tell more, `ended` that it ends
+    again and again.
+    """
 
     state: str
     pod: str = ""
     reads_log: bool = False
+    ended: bool = False
 
 
 def seen_of(pods: Sequence[Pod]) -> AgentSeen:
@@ -49,7 +52,7 @@ def seen_of(pods: Sequence[Pod]) -> AgentSeen:
     status = next(iter(pod.status.container_statuses or ()), None)
     if status is None:
         return AgentSeen(state=_unplaced(pod), pod=name)
-    if status.state.running is not None:
+    if status.state.running is not None and not status.restart_count:
         return AgentSeen(state="Its pod runs, and has not dialled in yet.", pod=name, reads_log=True)
     return _not_running(name, status)
 
@@ -70,24 +73,24 @@ def _not_running(name: str, status: ContainerStatus) -> AgentSeen:
         return AgentSeen(state=f"{what} ({reason}): {_sentence(detail or 'the registry did not say why')}", pod=name)
     if reason in _CONFIG:
         return AgentSeen(state=f"Its pod cannot be made ({reason}): {_sentence(detail)}", pod=name)
-    if reason in _CRASH or ended is not None:
-        return AgentSeen(state=f"It started and ended {_times(status.restart_count)}.", pod=name, reads_log=True)
+    if reason in _CRASH or ended is not None or status.restart_count:
+        ends = max(1, status.restart_count)
+        times = f"{ends} times" if ends > 1 else "once"
+        return AgentSeen(
+            state=f"It ended {times} by itself, and is started again.", pod=name, reads_log=True, ended=True
+        )
     return AgentSeen(state="Its pod is being started.", pod=name)
 
 
-def _times(restarts: int) -> str:
-    return f"{restarts + 1} times" if restarts else "once"
-
-
-def told_of_log(text: str) -> str:
-    """The last complaint of a log and what to do about it; "" when it says nothing of the kind."""
+def told_of_log(text: str, *, ended: bool = False) -> str:
+    """The last complaint of a log and what to do about it; of an agent that `ended` at least its last words."""
     lines = [line for line in text.splitlines() if line.strip()]
     for line in reversed(lines):
         words = said_in(line)
         fix = next((fix for pattern, fix in _FIXES if re.search(pattern, words, re.IGNORECASE)), "")
         if fix:
             return f"Its log says: {_sentence(words)} {fix}"
-    return ""
+    return f"Its log ends with: {_sentence(said_in(lines[-1]))}" if lines and ended else ""
 
 
 def tail_of(text: str) -> tuple[str, ...]:

@@ -182,11 +182,11 @@ class _Looker:
 
     async def _through(self, kube: Kube) -> str:
         seen: AgentSeen = seen_of(await agent_pods(kube, self._cluster_id, self._namespace))
-        if not seen.reads_log or trio.current_time() - self._begun_s < _LOG_AFTER_S:
+        if not seen.reads_log or (not seen.ended and trio.current_time() - self._begun_s < _LOG_AFTER_S):
             return seen.state
         text = await kube.log_tail(seen.pod, self._namespace, container="agent", lines=_LOG_LINES)
         self.log = tail_of(text)
-        told = told_of_log(text)
+        told = told_of_log(text, ended=seen.ended)
         return f"{seen.state} {told}" if told else seen.state
 
 

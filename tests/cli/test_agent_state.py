@@ -60,7 +60,14 @@ def test_a_secret_that_is_missing_is_told() -> None:
     ],
 )
 def test_an_agent_that_ends_again_and_again_is_told_with_its_log(state: ContainerStates) -> None:
-    assert seen_of([pod(state=state)]) == AgentSeen(state="It started and ended once.", pod="p", reads_log=True)
+    told = "It ended once by itself, and is started again."
+    assert seen_of([pod(state=state)]) == AgentSeen(state=told, pod="p", reads_log=True, ended=True)
+
+
+def test_an_agent_that_is_running_again_has_still_ended() -> None:
+    again = ContainerStatus(name="agent", state=RUNNING, restart_count=3)
+    seen = seen_of([pod(status=PodStatus(container_statuses=(again,)))])
+    assert (seen.state, seen.ended) == ("It ended 3 times by itself, and is started again.", True)
 
 
 def test_an_agent_that_runs_may_have_said_why_it_has_not_dialled_in() -> None:
@@ -87,7 +94,8 @@ def test_the_last_complaint_of_a_log_is_told_with_what_to_do(said: str, told: st
 
 
 def test_a_log_without_complaints_tells_nothing() -> None:
-    assert told_of_log("all is well\n") == ""
+    assert told_of_log("all is well\n") == told_of_log("", ended=True) == ""
+    assert told_of_log("started\nno such command.\n", ended=True) == "Its log ends with: no such command."
     assert tail_of("one\n\ntwo\n") == ("one", "two")
 
 
