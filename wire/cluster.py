@@ -55,6 +55,7 @@ class JobReport(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     node: str = ""
     since_s: float = 0.0
     why: str = ""
+    address: str = ""  # its pod's, once it has one
 
 
 class ClusterReported(Message, frozen=True, kw_only=True):

@@ -42,6 +42,7 @@ class Job(msgspec.Struct, kw_only=True):
     why: str = ""  # it is not wanted
     phase: JobPhase | None = None
     waits: str = ""  # why it does not start
+    address: str = ""  # of its pod
     told: bool = False  # its pool knows its handle
     said_at_s: float | None = None  # of one not seen: since when its agent hears nothing that could bring it
 
@@ -179,6 +180,7 @@ class Jobs:
     def _stands(self, job: Job, there: JobReport, node: NodeReport | None) -> Iterator[Effect]:
         job.phase, job.seen = there.phase, True
         job.job_uid = job.job_uid or there.job_uid
+        job.address = there.address or job.address
         job.node_uid = job.node_uid or (node.uid if node is not None else "")
         job.waits = there.why if there.phase in _NOT_STARTED else ""
         if job.job_uid and not job.told:
@@ -232,8 +234,6 @@ class Jobs:
         first = self.on(job.node)
         if node is None or not job.token or first is not job:
             return
-        if job.ordered and job.node_uid != node.uid:
-            return  # it was ordered for a Node that is gone
         job.node_uid, job.ordered, job.said_at_s = node.uid, True, now_s
         yield Create(job)
 

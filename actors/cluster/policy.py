@@ -38,6 +38,7 @@ from ..applied import require_all
 from .asking import Asking, pool_of
 from .book import Cluster, ClusterBook
 from .decisions import BeginPool, ClusterPlan, FinishPool
+from .dialling import Dialled
 from .jobs import Create, Delete, Effect, Exited, Job, Started
 from .offers import nodes_known
 from .reports import sighted
@@ -64,6 +65,7 @@ class ClustersPolicy:
         self._epoch = epoch
         self.book = ClusterBook(settings, configured, epoch)
         self._asking = Asking(settings, self.book, new_id, new_token, epoch)
+        self._dialled = Dialled()
         self._changed: dict[str, Cluster] = {}  # of which pools may have to be told
 
     def load(
@@ -74,6 +76,8 @@ class ClustersPolicy:
     ) -> None:
         """Begin from the store: the pools of all clusters begin, and those of detached ones go on retiring."""
         self._know_workspaces(workspaces)
+        for cluster in self.book.all():  # of the configuration: their agents are here, and need not ask
+            self._tell_settings(cluster)
         for row in rows:
             self._plan.changes.append(BeginPool(pool_of(self.book, self.book.add(row))))
         for worker in workers:
@@ -255,6 +259,8 @@ class ClustersPolicy:
         for cluster in self._changed.values():
             if not cluster.row.leaving:
                 self._tell_pool(cluster, now_s)
+        if self._changed and (dial := self._dialled.news(self.book.all())) is not None:
+            self._plan.send("leader", dial)
         self._changed.clear()
         plan, self._asking.plan = self._plan, ClusterPlan()
         return None if plan.empty else plan

@@ -547,3 +547,28 @@ class TestConfigured:
         job = stage.pool(order, "near").only(said.CreateWorkerJob).job
         assert (job.listens, job.pool) == (True, "near")
         assert stage.truth.ask(ops.ListClusters()) == ()
+
+    def test_its_agent_is_told_at_once_how_workers_are_started(self) -> None:
+        sent = Stage(configured=(near(),)).begin()
+        assert sent.to("agent/near", said.AgentSettings)[0].leader_epoch == 2
+
+    def test_gateways_dial_its_workers_where_their_pods_are(self) -> None:
+        stage = Stage(configured=(near(),))
+        stage.reports("near", a_node("n1"), a_node("n2"))
+        for worker_id, node in (("w1", "n1"), ("w2", "n2")):
+            order = said.RunWorkerJob(
+                pool="near", worker_id=worker_id, token="t", capacity=ROOM, traits=Traits(node=node)
+            )
+            assert stage.pool(order, "near").of(said.DialWorkers) == []
+        jobs = (a_job("w1", address="127.0.0.7"), a_job("w2", JP.PENDING, node="n2"))
+        (told,) = stage.reports("near", a_node("n1"), a_node("n2"), jobs=jobs).to("leader", said.DialWorkers)
+        assert told.workers == (said.WorkerAddress(worker_id="w1", url="ws://127.0.0.7:1993"),)
+        jobs = (a_job("w1", JP.ENDED), a_job("w2", node="n2", address="fd00::2"))
+        (told,) = stage.reports("near", a_node("n1"), a_node("n2"), jobs=jobs).to("leader", said.DialWorkers)
+        assert told.workers == (said.WorkerAddress(worker_id="w2", url="wss://[fd00::2]:1993"),)
+
+    def test_a_new_leader_cuts_off_nobody_before_it_has_seen_who_is_there(self) -> None:
+        stage = Stage(configured=(near(),))
+        stage.reports("near", a_node("n1"))
+        assert stage.begin().of(said.DialWorkers) == []
+        assert stage.reports("near", a_node("n1"), blind=True).of(said.DialWorkers) == []

@@ -51,6 +51,8 @@ class ClusterMachine(RuleBasedStateMachine):
         self.orders: dict[str, str] = {}  # what the pool counts on: workers that are not gone, and their nodes
         self.unwanted: dict[str, None] = {}
         self.exited: dict[str, None] = {}
+        self.given_up: dict[str, None] = {}  # by any leader
+        self.refused: dict[str, None] = {}
         self.known: dict[str, NodeState] = {}
         self.down: list[tuple[float, Message]] = []
         self.up: list[tuple[float, said.ClusterReported]] = []
@@ -108,7 +110,7 @@ class ClusterMachine(RuleBasedStateMachine):
     def the_pool_gives_one_up(self, data: st.DataObject) -> None:
         if self.orders:
             worker_id = data.draw(st.sampled_from(sorted(self.orders)))
-            self.unwanted[worker_id] = None
+            self.unwanted[worker_id] = self.given_up[worker_id] = None
             self.heard(self.stage.pool(said.EndWorkerJob(pool=LAB, worker_id=worker_id, why="too late")))
 
     @rule()
@@ -142,11 +144,15 @@ class ClusterMachine(RuleBasedStateMachine):
                 assert job.worker_id not in self.exited, "what has ended never begins"
                 if self.nodes[job.node].uid == job.node_uid:
                     self.pods[job.worker_id] = Pod(node=job.node, uid=f"uid-{job.worker_id}")
+                    self.refused.pop(job.worker_id, None)
+                else:
+                    self.refused[job.worker_id] = None
             case said.DeleteWorkerJob(worker_id=worker_id):
-                assert worker_id not in self.orders or worker_id in self.unwanted, "what is wanted is never deleted"
+                assert worker_id not in self.orders or worker_id in self.given_up, "what is wanted is never deleted"
                 self.delete(worker_id)
 
     def delete(self, worker_id: str) -> None:
+        self.refused.pop(worker_id, None)
         pod = self.pods.get(worker_id)
         if pod is not None and pod.alive:
             pod.deleting = True
@@ -159,7 +165,7 @@ class ClusterMachine(RuleBasedStateMachine):
         jobs = tuple(
             said.JobReport(worker_id=key, phase=pod.phase, job_uid=pod.uid, node=pod.node)
             for key, pod in self.pods.items()
-        )
+        ) + tuple(said.JobReport(worker_id=key, phase=JP.REFUSED) for key in self.refused)
         report = said.ClusterReported(
             cluster_id=self.cluster_id,
             epoch=self.agent_epoch,
@@ -200,6 +206,7 @@ class ClusterMachine(RuleBasedStateMachine):
         self.leader_heard, self.sequence = 0, 0
         self.down.clear()
         self.pods = {key: pod for key, pod in self.pods.items() if pod.alive}
+        self.refused.clear()
         ready = said.AgentReady(cluster_id=self.cluster_id, epoch=self.agent_epoch)
         self.heard(self.stage.agent(self.cluster_id, ready))
 
@@ -270,4 +277,4 @@ class ClusterMachine(RuleBasedStateMachine):
 
 
 TestClusters = pytest.mark.slow(ClusterMachine.TestCase)
-TestClusters.settings = settings(settings.get_profile("property"), stateful_step_count=50)
+TestClusters.settings = settings(settings.get_profile("property"), stateful_step_count=40)
