@@ -74,7 +74,7 @@ def provide(environment: Mapping[str, str], say: Say) -> dict[str, str]:
 def build(go: str, folder: Path, environment: Mapping[str, str], say: Say) -> None:
     """Build the programs into a folder, which is there whole or not at all; others who build it as well wait."""
     folder.parent.mkdir(parents=True, exist_ok=True)
-    with _locked(folder.with_suffix(".lock"), say):
+    with _locked(folder.with_name(f".{folder.name}.lock"), say):
         if all(shutil.which(name, path=str(folder)) for name in BUILT):
             return  # somebody else has built them while we waited
         with tempfile.TemporaryDirectory(prefix=".building-", dir=folder.parent) as fresh:

@@ -19,6 +19,7 @@ import yaml
 from ..child import ChildSpec
 from ..child_process import ProcessChild, Program, ReadyLine, ReadyWhen
 from ..daemons.ports import claim_port
+from ..supervision import Backoff
 from .certificates import Authority, write_signing_key
 from .folder import LabFolder, LabSettings, write_whole
 
@@ -137,7 +138,7 @@ class ControlPlane:
         self._processes[name] = process = ProcessChild(
             program, on_line=self._kept(name, self._folder.logs / f"{name}.log")
         )
-        return ChildSpec(name, process, shutdown_s=15.0, start_within_s=60.0)
+        return ChildSpec(name, process, shutdown_s=15.0, start_within_s=60.0, backoff=Backoff(max_s=1.0))
 
     def _kept(self, name: str, path: Path) -> Callable[[str], None]:
         tail = self.tails[name]

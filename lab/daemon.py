@@ -26,6 +26,7 @@ from ..kube.client import open_kube
 from ..kube.endpoint import Endpoint
 from ..model.ids import Chance
 from ..process_identity import start_ticks
+from ..supervision import Backoff, Intensity
 from ..supervisor import Supervisor
 from ..wire.mailbox import Mailbox
 from .controlplane import HOST, ControlPlane, Plan, make_plan, write_files
@@ -40,6 +41,7 @@ from .talk import Step
 from .trays import TrayPlan, plan_trays
 from .traystate import TrayState
 
+_INTENSITY: Final = Intensity(restarts=5, within_s=30.0)  # what can't start is told to the person who waits
 _log: Final = logging.getLogger("levers9.lab")
 
 
@@ -83,11 +85,11 @@ class Lab:
         addresses = tuple(tray.address for tray in self.trays)
         write_files(self.folder, self.settings, self.plan, addresses)
         write_programs(self.folder.path / "programs")
-        nodes = ChildSpec("nodes", self._run_nodes)
+        nodes = ChildSpec("nodes", self._run_nodes, backoff=Backoff(max_s=1.0))
         async with trio.open_nursery() as nursery:
             nursery.start_soon(cancel_on_signal, nursery.cancel_scope)
             self._progress.tell(Step("Starting etcd and the API server."))
-            await Supervisor("lab", (*self.controlplane.children(), nodes)).run()
+            await Supervisor("lab", (*self.controlplane.children(), nodes), intensity=_INTENSITY).run()
             nursery.cancel_scope.cancel(reason="the lab has ended")
 
     async def _run_nodes(self, mailbox: Mailbox, *, task_status: trio.TaskStatus[None]) -> None:
