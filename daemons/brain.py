@@ -18,7 +18,7 @@ import structlog
 import trio
 
 from .. import __version__
-from ..actors.cluster import ClusterPool, ClustersActor, ClusterSettings
+from ..actors.cluster import ClusterPool, ClustersActor, ClusterSettings, Configured
 from ..actors.committing import Surroundings
 from ..actors.counts import Counts
 from ..actors.leader import Campaign, LeaderActor
@@ -47,6 +47,7 @@ from ..wire.quarantine import Quarantine
 from .accounts import ensure_accounts, ensure_replica_token
 from .clusters import cluster_settings, pool_of_row, settings_of
 from .collector import settle
+from .inner_agents import InnerAgents, OpenCluster, configured, open_cluster
 from .logs import set_up_logs
 from .orders import BrainOrders, gateway_ipc, journal_dir
 from .pool_children import ATTACHED, PoolChildren
@@ -87,6 +88,7 @@ class Brain:
         wakeups: Wakeups | None = None,
         root_tree: Callable[[], tuple[ChildStanding, ...]] = tuple,
         journals: Path | None = None,
+        open_cluster: OpenCluster = open_cluster,
     ) -> None:
         self._orders = orders
         self._store = RevocationsTold(store, wakeups or MemoryWakeups())
@@ -95,6 +97,7 @@ class Brain:
         self._listen = listen
         self._root_tree = root_tree
         self._journals = journals
+        self._open_cluster = open_cluster
         self.post = Post(chance=chance, clock=clock)
         self._pools = PoolChildren(machines, self.post, chance.id, self.new_token, self._deciding)
         self._acceptor = Acceptor(chance=chance)
@@ -163,6 +166,7 @@ class Brain:
         queueing = await queueing_of_files(around, self._orders.settings.queueing, self._chance)
         given = cluster_settings(self._orders, workspace_id)
         attached = await self._attached_pools(around, given)
+        near = tuple(configured(table, pool.serves) for table, pool in zip(tables, pools) if pool.attached)
         self._pools.terms.clear()
         for pool in (*pools, *attached):
             self._pools.agree(pool)
@@ -174,9 +178,13 @@ class Brain:
             self._deciding("tasks", TasksActor(around, self._chance.id, self._pools.terms, queueing).run),
             self._deciding("guard", GuardActor(around, guard_settings(self._orders.settings)).run),
             self._deciding("pools", self._created_pools(around, workspace_id).run),
-            self._deciding("clusters", self._clusters(around, given).run),
+            self._deciding("clusters", self._clusters(around, given, near).run),
             *[self._pools.spec(around, pool, table.kind) for pool, table in zip(pools, tables)],
         ]
+        inner = [table for table, pool in zip(tables, pools) if pool.attached]
+        if inner:
+            agents = InnerAgents(inner, self.post, self._chance, self._clock, self._open_cluster)
+            children.append(ChildSpec("agents", agents.run, address=""))
         self._reigns += 1
         self._reign_tree = Supervisor(
             "reign",
@@ -233,7 +241,7 @@ class Brain:
         clusters = [pool_of_row(row, trusted=given.trusted) for row in rows_of(rows, ops.ClusterRow)]
         return [settings_of(pool, CLUSTERS_RANK) for pool in clusters if not pool.retiring]
 
-    def _clusters(self, around: Surroundings, given: ClusterSettings) -> ClustersActor:
+    def _clusters(self, around: Surroundings, given: ClusterSettings, near: tuple[Configured, ...]) -> ClustersActor:
         """Attached clusters: their pools' actors are children of the reign that come and go."""
 
         async def begin(pool: ClusterPool) -> None:
@@ -246,7 +254,7 @@ class Brain:
             self._pools.agree(settings_of(pool, CLUSTERS_RANK))
 
         return ClustersActor(
-            around, given, (), self._chance.id, self.new_token, begin=begin, finish=finish, terms=terms
+            around, given, near, self._chance.id, self.new_token, begin=begin, finish=finish, terms=terms
         )
 
     @property

@@ -14,7 +14,7 @@ from ..actors.pool import GuardSettings, Launch, PoolSettings, Processes, Replay
 from ..errors import INVALID, Refused
 from ..wire.post import Post
 from .orders import BrainOrders
-from .settings import PoolTable, Settings, nodes_of_two_pools, wrong_in_pool
+from .settings import CLUSTER_KINDS, PoolTable, Settings, nodes_of_two_pools, wrong_in_pool
 
 
 class Machines(Protocol):
@@ -27,6 +27,19 @@ class Machines(Protocol):
 
 def pool_settings(table: PoolTable, rank: int, workspace_id: str) -> PoolSettings:
     """What a pool's actor is given. A pool without isolation serves one workspace, unless all trust each other."""
+    if table.kind in CLUSTER_KINDS:
+        return PoolSettings(
+            name=table.name,
+            worker=None,
+            max_workers=0,
+            keep_free=table.kept_free(),
+            idle_s=table.idle_s,
+            serves="" if table.isolation == "trusted" else workspace_id,
+            placement=table.placement,
+            rank=rank,
+            gpu_type=table.gpu,
+            attached=True,
+        )
     return PoolSettings(
         name=table.name,
         worker=table.capacity(),
@@ -55,6 +68,9 @@ def read_table(name: str, text: str, others: Iterable[PoolTable]) -> PoolTable:
     except msgspec.MsgspecError as error:
         fix = "Its keys are in docs/configuration.md."
         raise Refused(f"Pool {name!r} is not declared well: {error}.", fix=fix, code=INVALID) from error
+    if table.kind in CLUSTER_KINDS:
+        fix = "Write it there, or attach the cluster with `levers9 cluster join`."
+        raise Refused(f"A pool of kind {table.kind!r} is declared in the file only.", fix=fix, code=INVALID)
     if table.name != name:
         raise Refused(f"The pool is named {name!r} and {table.name!r}.", fix="Write one name.", code=INVALID)
     for key, wrong in (*wrong_in_pool(table), *nodes_of_two_pools((*others, table))):

@@ -16,6 +16,7 @@ from typing import Final, Literal, cast
 import msgspec
 
 from ..errors import ConfigError, Refused
+from ..model.clusters import NAMESPACE, check_name
 from ..model.figures import GUARD_PENDING, GUARD_PER_MINUTE, HTTP_PORT, IDLE_WORKER_S, METRICS_PORT, STREAM_PORT
 from ..model.nodes import NodeOffer, NodeState, Traits
 from ..model.queue_tables import QueueingTable
@@ -26,7 +27,9 @@ Table = Mapping[str, object]
 
 PORT_MAX: Final = 65_535
 STATES: Final = '"ready", "cordoned", "tainted", "not ready" or "stale"'
-CHOICES: Final = {"kind": '"process" or "replay"', "isolation": '"none" or "trusted"', "state": STATES}
+KINDS: Final = '"process", "local", "kubernetes" or "replay"'
+CLUSTER_KINDS: Final = ("local", "kubernetes")
+CHOICES: Final = {"kind": KINDS, "isolation": '"none" or "trusted"', "state": STATES}
 
 
 class NodeTable(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -46,10 +49,13 @@ class PoolTable(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
 
     Code runs as plain processes there, so a pool serves the workspace `default` only; with `isolation = "trusted"` it
     serves all workspaces, which then trust each other. Pools are asked for workers in their order in the file.
+
+    A pool of kind `local` has its workers in the Kubernetes cluster that we run in, one of kind `kubernetes` in another
+    one that we call with a credential: its nodes are those with cards that `selector` names.
     """
 
     name: str
-    kind: Literal["process", "replay"] = "process"
+    kind: Literal["process", "replay", "local", "kubernetes"] = "process"
     min_workers: int = 0
     max_workers: int | None = None  # None: the number of nodes, or 1
     min_free_cpu: float = 0.0
@@ -65,6 +71,13 @@ class PoolTable(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
     placement: str = ""
     isolation: Literal["none", "trusted"] = "none"
     nodes: tuple[NodeTable, ...] = ()
+    namespace: str = NAMESPACE
+    selector: str = ""
+    kubeconfig: str = ""
+    context: str = ""
+    worker_image: str = ""
+    pull_secret: str = ""
+    host_network: bool | None = None  # None: as [attached_clusters] says
 
     @property
     def most_workers(self) -> int:
@@ -222,6 +235,26 @@ def wrong_in_pool(pool: PoolTable) -> Iterator[tuple[str, str]]:
         yield from _wrong_placement(pool.placement)
     yield from _wrong_quantities(pool)
     yield from _wrong_nodes(pool)
+    if pool.kind in CLUSTER_KINDS:
+        yield from _wrong_cluster(pool)
+
+
+def _wrong_cluster(pool: PoolTable) -> Iterator[tuple[str, str]]:
+    """What a pool in a Kubernetes cluster must say, and what the cluster says itself."""
+    try:
+        check_name(pool.name)
+    except Refused as refused:
+        yield "name", str(refused)
+    if not pool.gpu:
+        yield "gpu", 'the cards of its nodes have no type: write one, such as "H100"'
+    if not pool.namespace:
+        yield "namespace", f'it is empty: write a name such as "{NAMESPACE}"'
+    if pool.nodes:
+        yield "nodes", "its nodes are those of its cluster: name them by `selector`"
+    if pool.max_workers is not None or pool.min_workers:
+        yield "max_workers", "it has at most one worker a node: leave min_workers and max_workers out"
+    if pool.kind == "local" and (pool.kubeconfig or pool.context):
+        yield "kind", 'it is in the cluster that we run in: for another one write kind = "kubernetes"'
 
 
 def _wrong_placement(name: str) -> Iterator[tuple[str, str]]:

@@ -6,7 +6,7 @@ import ipaddress
 from collections.abc import Iterable
 
 from ...model.clusters import Origin
-from ...model.figures import STREAM_PORT
+from ...model.figures import WORKER_PORT
 from ...wire.cluster import DialWorkers, WorkerAddress
 from .book import Cluster
 
@@ -35,6 +35,6 @@ def _url(address: str) -> str:
     try:
         ip = ipaddress.ip_address(address)
     except ValueError:
-        return f"wss://{address}:{STREAM_PORT}"
+        return f"wss://{address}:{WORKER_PORT}"
     host = f"[{ip}]" if ip.version == 6 else str(ip)
-    return f"{'ws' if ip.is_loopback else 'wss'}://{host}:{STREAM_PORT}"
+    return f"{'ws' if ip.is_loopback else 'wss'}://{host}:{WORKER_PORT}"

@@ -76,8 +76,8 @@ class ClustersPolicy:
     ) -> None:
         """Begin from the store: the pools of all clusters begin, and those of detached ones go on retiring."""
         self._know_workspaces(workspaces)
-        for cluster in self.book.all():  # of the configuration: their agents are here, and need not ask
-            self._tell_settings(cluster)
+        for here in self.book.all():  # of the configuration: their agents need not ask
+            self._tell_settings(here)
         for row in rows:
             self._plan.changes.append(BeginPool(pool_of(self.book, self.book.add(row))))
         for worker in workers:
