@@ -25,6 +25,7 @@ class PodStanding(msgspec.Struct, frozen=True, kw_only=True):
     ended: bool = False
     leaving: bool = False
     why: str = ""
+    address: str = ""
 
 
 def pod_standing(pod: Pod) -> PodStanding:
@@ -41,6 +42,7 @@ def pod_standing(pod: Pod) -> PodStanding:
         ended=ended,
         leaving=bool(pod.metadata.deletion_timestamp),
         why=_cut(why),
+        address=pod.status.pod_ip,
     )
 
 

@@ -139,6 +139,7 @@ class Worker:
             node=self.node,
             since_s=self.since_s,
             why=why,
+            address=self.alive.address if phase is JobPhase.RUNNING and self.alive is not None else "",
         )
 
     def _standing(self, now_s: float) -> tuple[JobPhase, str]:

@@ -35,6 +35,19 @@ def standing(agent: Watched, worker_id: str = "w1") -> JobReport:
     return next(one for one in agent.report().jobs if one.worker_id == worker_id)
 
 
+def test_where_a_worker_s_pod_is_reached_is_told_while_it_runs() -> None:
+    agent = Watched()
+    agent.see(nodes=[node()])
+    agent.say(order("w1", "n1"))
+    agent.say(events.JobMade("w1", job("w1")))
+    agent.say(ours("w1", phase="Pending", uid="pod-w1", status={"podIP": "10.2.3.4"}))
+    assert standing(agent).address == ""
+    agent.say(ours("w1", phase="Running", uid="pod-w1", status={"podIP": "10.2.3.4"}))
+    assert standing(agent).address == "10.2.3.4"
+    agent.say(ours("w1", phase="Failed", uid="pod-w1", status={"podIP": "10.2.3.4"}))
+    assert standing(agent).address == ""
+
+
 # Reports
 
 

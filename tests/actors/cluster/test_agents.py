@@ -562,10 +562,10 @@ class TestConfigured:
             assert stage.pool(order, "near").of(said.DialWorkers) == []
         jobs = (a_job("w1", address="127.0.0.7"), a_job("w2", JP.PENDING, node="n2"))
         (told,) = stage.reports("near", a_node("n1"), a_node("n2"), jobs=jobs).to("leader", said.DialWorkers)
-        assert told.workers == (said.WorkerAddress(worker_id="w1", url="ws://127.0.0.7:1993"),)
+        assert told.workers == (said.WorkerAddress(worker_id="w1", url="ws://127.0.0.7:1995"),)
         jobs = (a_job("w1", JP.ENDED), a_job("w2", node="n2", address="fd00::2"))
         (told,) = stage.reports("near", a_node("n1"), a_node("n2"), jobs=jobs).to("leader", said.DialWorkers)
-        assert told.workers == (said.WorkerAddress(worker_id="w2", url="wss://[fd00::2]:1993"),)
+        assert told.workers == (said.WorkerAddress(worker_id="w2", url="wss://[fd00::2]:1995"),)
 
     def test_a_new_leader_cuts_off_nobody_before_it_has_seen_who_is_there(self) -> None:
         stage = Stage(configured=(near(),))
