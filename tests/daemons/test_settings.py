@@ -90,8 +90,8 @@ gpu_count = 0
         ('"b"', '""', 'line 10: name: it is empty: write a name such as "default".'),
         (
             '"process"',
-            '"kubernetes"',
-            'line 11: kind: Invalid enum value \'kubernetes\': write "process" or "replay".',
+            '"docker"',
+            'line 11: kind: Invalid enum value \'docker\': write "process", "local", "kubernetes" or "replay".',
         ),
         ('"none"', '"some"', 'line 12: isolation: Invalid enum value \'some\': write "none" or "trusted".'),
         (
