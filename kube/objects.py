@@ -5,7 +5,7 @@ from __future__ import annotations
 import msgspec
 
 
-class _Part(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True):
+class _Part(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True, gc=False):
     """Base: Kubernetes' own names in camel case."""
 
 
