@@ -6,6 +6,7 @@ import math
 import ssl
 import time
 from collections.abc import Mapping
+from contextlib import aclosing
 from datetime import UTC, datetime
 from typing import Final
 from urllib.parse import parse_qs, unquote, urlsplit
@@ -165,12 +166,13 @@ class _Connection:
         query = log_query(call, time.time())
         await self._begin(200)
         left = query.limit_bytes or math.inf
-        async for piece in log.read(query):
-            shown = piece[: int(min(left, len(piece)))]
-            left -= len(shown)
-            await self._send(h11.Data(data=shown))
-            if left <= 0:
-                break
+        async with aclosing(log.read(query)) as pieces:
+            async for piece in pieces:
+                shown = piece[: int(min(left, len(piece)))]
+                left -= len(shown)
+                await self._send(h11.Data(data=shown))
+                if left <= 0:
+                    break
         await self._send(h11.EndOfMessage())
 
     async def _exec(self, call: Call, head: bytes, namespace: str, name: str, container: str) -> None:

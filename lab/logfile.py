@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncGenerator, Iterator
 from contextlib import ExitStack
 from datetime import UTC, datetime
 from pathlib import Path
@@ -74,7 +74,7 @@ class ContainerLog:
         self.finished = True
         self._wake()
 
-    async def read(self, query: LogQuery) -> AsyncIterator[bytes]:
+    async def read(self, query: LogQuery) -> AsyncGenerator[bytes, None]:
         """The lines asked for; with `follow` those to come, until the process has ended."""
         with ExitStack() as stack:
             file, turned = stack.enter_context(self.path.open("rb")), self._turned

@@ -43,43 +43,48 @@ class ContainerProcess:
         """Its number, and that of its group."""
         return self._process.pid
 
-    def signal(self, number: signal.Signals) -> None:
-        """Signal the whole group; nothing happens where it has ended."""
+    def kill(self) -> None:
+        """KILL to the whole group; nothing happens where it has ended."""
         if self.exit_code is None:
-            try:
-                os.killpg(self._process.pid, number)
-            except ProcessLookupError:
-                return
+            os.killpg(self._process.pid, signal.SIGKILL)  # it is not reaped, so that the id is still its own
 
     async def stop(self, grace_s: float) -> None:
-        """TERM, and KILL after the grace; returns once it has ended."""
+        """TERM to the process alone, as in a container, and KILL to all after the grace; returns at its end."""
         with trio.CancelScope(shield=True):
-            self.signal(signal.SIGTERM)
+            if self.exit_code is None:
+                self._process.send_signal(signal.SIGTERM)
             with trio.move_on_after(grace_s):
                 await self.ended.wait()
-            self.signal(signal.SIGKILL)
+            self.kill()
             await self.ended.wait()
 
     async def attend(self, log: ContainerLog) -> None:
         """Read what it writes and wait for its end; cancelled, it kills the group first."""
         assert self._process.stdout is not None
         assert self._process.stderr is not None
-        async with trio.open_nursery() as nursery:
-            nursery.start_soon(self._read, self._process.stdout.fileno(), self._process.stderr.fileno(), log)
-            try:
+        try:
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(self._read, self._process.stdout.fileno(), self._process.stderr.fileno(), log)
+                await self._reaped()
+        finally:
+            self._reading.cancel(reason="the process has ended")
+            log.finish()
+            self._process.stdout.close()
+            self._process.stderr.close()
+            self.ended.set()
+
+    async def _reaped(self) -> None:
+        """Until it has ended, and all that it has started; cancelled, it is killed."""
+        try:
+            await wait_for_exit(self._process)
+        finally:
+            self.kill()  # what is left of its group goes with it
+            kill_marked(CONTAINER_VARIABLE, self._mark)
+            with trio.CancelScope(shield=True):  # a killed process ends at once
                 await wait_for_exit(self._process)
-            finally:
-                self.signal(signal.SIGKILL)  # what is left of its group goes with it: the id is still its own
-                kill_marked(CONTAINER_VARIABLE, self._mark)
-                with trio.CancelScope(shield=True):
-                    await wait_for_exit(self._process)
-                code = self._process.wait()
-                self.exit_code = code if code >= 0 else 128 - code
-                self._reading.deadline = trio.current_time() + _DRAIN_S
-        log.finish()
-        self._process.stdout.close()
-        self._process.stderr.close()
-        self.ended.set()
+            code = self._process.wait()
+            self.exit_code = code if code >= 0 else 128 - code
+            self._reading.deadline = trio.current_time() + _DRAIN_S
 
     async def _read(self, stdout: int, stderr: int, log: ContainerLog) -> None:
         """What it still writes while it is being ended counts as well."""

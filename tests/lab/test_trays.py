@@ -1,7 +1,7 @@
 """Trays, their cards and their labels."""
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from levers9.lab.trays import CARDS, TrayPlan, labels_of, plan_trays, pod_address, smi_list, split_domain
@@ -73,6 +73,7 @@ def test_pods_of_two_trays_never_have_the_same_address() -> None:
     assert not set(addresses) & {tray.address for tray in trays_of(trays=3)}
 
 
+@settings(settings.get_profile("house"), max_examples=50)
 @given(st.lists(st.tuples(st.booleans(), st.integers(0, 4)), max_size=30))
 def test_no_card_belongs_to_two_pods(steps: list[tuple[bool, int]]) -> None:
     state = TrayState(trays_of()[0])
