@@ -1,4 +1,7 @@
-"""Label selectors in Kubernetes' own words: `a=b`, `a!=b`, `a in (b,c)`, `a notin (b)`, `a`, `!a`, joined by commas."""
+"""Label selectors in Kubernetes' own words: `a=b`, `a!=b`, `a in (b,c)`, `a notin (b)`, `a`, `!a`, `a>1`, `a<1`.
+
+Commas join conditions that all have to be met.
+"""
 
 from __future__ import annotations
 
@@ -15,6 +18,7 @@ _KEY: Final = r"(?:[A-Za-z0-9][A-Za-z0-9.-]{0,252}/)?[A-Za-z0-9][A-Za-z0-9._-]{0
 _VALUE: Final = re.compile(r"(?:[A-Za-z0-9](?:[A-Za-z0-9._-]{0,61}[A-Za-z0-9])?)?")
 _SET: Final = re.compile(rf"({_KEY})\s+(in|notin)\s*\(([^()]*)\)")
 _EQUAL: Final = re.compile(rf"({_KEY})\s*(==|=|!=)\s*(.*)")
+_ORDER: Final = re.compile(rf"({_KEY})\s*([<>])\s*(-?[0-9]+)")
 _PRESENT: Final = re.compile(rf"(!?)\s*({_KEY})")
 _FORMS: Final = "Write key=value, key!=value, 'key in (a,b)', 'key notin (a,b)', key or '!key'."
 
@@ -26,6 +30,8 @@ class Operator(enum.StrEnum):
     NOT_IN = "notin"
     EXISTS = "exists"
     ABSENT = "absent"
+    MORE = "more"
+    LESS = "less"
 
 
 class Term(msgspec.Struct, frozen=True):
@@ -46,6 +52,15 @@ class Term(msgspec.Struct, frozen=True):
                 return self.key in labels
             case Operator.ABSENT:
                 return self.key not in labels
+            case Operator.MORE | Operator.LESS:
+                return self._compares(labels.get(self.key, ""))
+
+    def _compares(self, value: str) -> bool:
+        """Labels are texts: one that is no number is neither more nor less."""
+        if not re.fullmatch(r"-?[0-9]+", value):
+            return False
+        number, bound = int(value), int(self.values[0])
+        return number > bound if self.operator is Operator.MORE else number < bound
 
 
 def parse(selector: str) -> tuple[Term, ...]:
@@ -85,6 +100,8 @@ def _term(part: str) -> Term:
         term = Term(found[1], Operator(found[2]), values)
     elif found := _EQUAL.fullmatch(part):
         term = Term(found[1], Operator.NOT_IN if found[2] == "!=" else Operator.IN, (found[3].strip(),))
+    elif found := _ORDER.fullmatch(part):
+        return Term(found[1], Operator.MORE if found[2] == ">" else Operator.LESS, (found[3],))
     elif found := _PRESENT.fullmatch(part):
         term = Term(found[2], Operator.ABSENT if found[1] else Operator.EXISTS)
     else:

@@ -7,7 +7,7 @@ import pytest
 from levers9.errors import Refused
 from levers9.model.selectors import parse, selector_of, selects
 
-LABELS = {"pool": "a", "example.com/gpu": "H100", "empty": ""}
+LABELS = {"pool": "a", "cards": "4", "example.com/gpu": "H100", "empty": ""}
 
 
 @pytest.mark.parametrize(
@@ -28,6 +28,11 @@ LABELS = {"pool": "a", "example.com/gpu": "H100", "empty": ""}
         ("!nobody", True),
         ("empty=", True),
         ("nobody=", False),
+        ("cards>3", True),
+        ("cards > 4", False),
+        ("cards<5", True),
+        ("pool<5", False),
+        ("nobody>-1", False),
     ],
 )
 def test_a_selector_selects_as_kubernetes_does(selector: str, expected: bool) -> None:
