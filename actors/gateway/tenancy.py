@@ -30,14 +30,20 @@ class Tenancy:
         await self._read(ReadContainers(container_ids=(container_id,)))
         return self._rows.get(container_id)
 
-    async def workspace_of(self, container_id: str, worker_id: str) -> str:
-        """The workspace of a container on this worker. Raises `Refused` when the container is not this worker's."""
+    async def workspace_of(self, container_id: str, worker: Principal) -> str:
+        """The workspace of a container on this worker.
+
+        Raises `Refused` when the container is not this worker's, or its token is for another workspace.
+        """
+        worker_id = worker.subject
         known = self._rows.get(container_id)
         if known is None or known.worker_id != worker_id:
             await self._read(ReadContainers(container_ids=(container_id,)))
             known = self._rows.get(container_id)
         if known is None or known.worker_id != worker_id:
             raise Refused(f"Container {container_id!r} is not on worker {worker_id!r}.", code=FORBIDDEN)
+        if worker.workspace_id not in ("", known.workspace_id):
+            raise Refused(f"The token of worker {worker_id!r} is for another workspace.", code=FORBIDDEN)
         return known.workspace_id
 
     async def workspace_for(self, principal: Principal, asked: str) -> str:

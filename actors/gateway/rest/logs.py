@@ -31,7 +31,7 @@ async def write(call: Call) -> Response:
     container_id, chunk = call.parameter("container_id"), int(call.parameter("chunk"))
     if chunk > _LAST_CHUNK:
         raise Refused(f"There is no chunk {chunk}.", code=INVALID)
-    workspace_id = await call.desk.tenancy.workspace_of(container_id, call.principal.subject)
+    workspace_id = await call.desk.tenancy.workspace_of(container_id, call.principal)
     body = await read_body(call.request)
     read_lines(body)
     await call.desk.objects.put(chunk_key(workspace_id, container_id, chunk), body)
