@@ -33,10 +33,13 @@ class Progress:
         self._write(f"{sentence}\n")
 
     def show(self, state: str) -> None:
-        """Where it stands; the same again only moves the seconds of a terminal."""
+        """Where it stands; the same again only moves the seconds of a terminal. What is too long stays there in full."""
         if self._live:
-            text = f"{state} ({self.spent_s:.0f} s)"
-            self._write(f"{_CLEAR}{text[: _columns(self._stream) - 1]}")
+            room = _columns(self._stream) - 1
+            seconds = f" ({self.spent_s:.0f} s)"
+            if len(state) + len(seconds) > room and state != self._now:
+                self.tell(state)
+            self._write(f"{_CLEAR}{state[: room - len(seconds)]}{seconds}")
         elif state != self._now:
             self._write(f"{state}\n")
         self._now = state

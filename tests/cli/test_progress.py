@@ -22,6 +22,15 @@ def test_elsewhere_each_state_is_one_line_once() -> None:
     assert out.getvalue() == "a\nb\ntold\n"
 
 
+def test_on_a_terminal_what_is_too_long_for_a_line_is_told_in_full_once() -> None:
+    out = Terminal()
+    progress = Progress(out, lambda: 0.0)
+    progress.show("x" * 100)
+    progress.show("x" * 100)
+    assert out.getvalue().count("x" * 100 + "\n") == 1
+    assert out.getvalue().endswith("\r\x1b[K" + "x" * 73 + " (0 s)")
+
+
 def test_on_a_terminal_the_line_moves_and_is_gone_at_the_end() -> None:
     now, out = [0.0], Terminal()
     progress = Progress(out, lambda: now[0])
