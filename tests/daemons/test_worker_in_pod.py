@@ -2,6 +2,8 @@
 
 import contextlib
 import os
+import shutil
+import signal
 import socket
 import ssl
 import subprocess
@@ -22,6 +24,7 @@ from levers9.wire.scheduling import WorkerLeaving, WorkerReported
 from ..wire.carriers.connect_proxy import a_proxy
 from .worker_plane import Gateway, call, run_a_call, start
 
+SPACES = ("unshare", "--pid", "--fork", "--mount-proc", "--kill-child")
 CANARY = "l9_workr_canary"
 LOOKS = """
 import glob, os
@@ -57,9 +60,11 @@ def function():
 
 
 @contextlib.asynccontextmanager
-async def a_pod(folder: Path, gateway: Gateway, url: str, *more: str, **variables: str) -> AsyncIterator[trio.Process]:
-    """The process of a pod's worker, with these variables."""
-    argv = [sys.executable, "-m", "levers9.daemons.worker", "--id", gateway.worker_id, "--pool", "p"]
+async def a_pod(
+    folder: Path, gateway: Gateway, url: str, *more: str, before: tuple[str, ...] = (), **variables: str
+) -> AsyncIterator[trio.Process]:
+    """The process of a pod's worker, with these variables; `before` is what starts it."""
+    argv = [*before, sys.executable, "-m", "levers9.daemons.worker", "--id", gateway.worker_id, "--pool", "p"]
     argv += [] if "--listen" in more else ["--url", url]
     argv += ["--http-url", url, "--state-dir", str(folder / gateway.worker_id), "--memory-mib", "700", *more]
     env = {name: value for name, value in os.environ.items() if "proxy" not in name.lower()}
@@ -140,6 +145,30 @@ async def test_the_ranks_of_a_gang_meet_at_the_address_of_rank_0_s_pod(tmp_path:
             both.start_soon(run, 1, ready[0].address)
         nursery.cancel_scope.cancel()
     assert results == {0: "rank 1 was here", 1: len("rank 1 was here")}
+
+
+def needs_spaces() -> None:
+    tried = shutil.which("unshare") and subprocess.run([*SPACES, "true"], capture_output=True, check=False)
+    if not tried or tried.returncode:
+        pytest.skip("no process namespace may be made here: unshare needs root")
+
+
+@pytest.mark.slow
+async def test_as_the_first_process_of_its_container_it_leaves_on_sigterm_with_status_0(tmp_path: Path) -> None:
+    needs_spaces()
+    (tmp_path / "mod.py").write_text("import os\ndef function():\n    return os.getppid()\n")
+    gateway = Gateway()
+    async with trio.open_nursery() as nursery:
+        await nursery.start(gateway.serve)
+        url = f"ws://127.0.0.1:{gateway.port}"
+        async with a_pod(tmp_path, gateway, url, before=SPACES, LEVERS9_POD_IP="127.77.5.1") as outer:
+            await run_a_call(gateway)
+            (first,) = Path(f"/proc/{outer.pid}/task/{outer.pid}/children").read_text().split()  # noqa: ASYNC240
+            os.kill(int(first), signal.SIGTERM)
+            await gateway.until(WorkerLeaving)
+            with trio.fail_after(10):
+                assert await outer.wait() == 0
+        nursery.cancel_scope.cancel()
 
 
 async def keep_dialling(gateway: Gateway, url: str) -> None:
