@@ -33,7 +33,7 @@ class Progress:
         self._write(f"{sentence}\n")
 
     def show(self, state: str) -> None:
-        """Where it stands; the same again only moves the seconds of a terminal. What is too long stays there in full."""
+        """Where it stands; the same again only moves a terminal's seconds. What is too long for it is told in full."""
         if self._live:
             room = _columns(self._stream) - 1
             seconds = f" ({self.spent_s:.0f} s)"
