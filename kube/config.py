@@ -218,7 +218,6 @@ def _of_pod(environment: Mapping[str, str], account: Path, known: Endpoint | Non
         authorization=f"Bearer {_read_account(account / 'token')}",
         proxy=proxy_for(server, environment),
         namespace=_read_account(account / "namespace"),
-        compressed=False,
         renew_after_s=TOKEN_READ_AGAIN_S,
     )
     return msgspec.structs.replace(endpoint, renew=lambda: trio.to_thread.run_sync(again, endpoint))

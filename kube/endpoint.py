@@ -23,7 +23,6 @@ class Endpoint(msgspec.Struct, frozen=True, kw_only=True):
     proxy: str = ""  # the URL of a proxy, "" for none
     namespace: str = "default"
     context: str = ""  # of the kubeconfig; "" inside a cluster
-    compressed: bool = True  # whether lists may travel compressed: worth it over the internet, not inside a cluster
     renew_after_s: float = math.inf
     renew: Callable[[], Awaitable[Endpoint]] | None = None
 

@@ -113,7 +113,7 @@ class Lab:
     def _endpoint(self) -> Endpoint:
         trust = ssl.create_default_context(cafile=str(self.folder.keys / "ca.crt"))
         token = f"Bearer {self.plan.users[0].token}"
-        return Endpoint(server=self.plan.url, tls=trust, authorization=token, compressed=False)
+        return Endpoint(server=self.plan.url, tls=trust, authorization=token)
 
     def _around(self) -> Surroundings:
         return Surroundings(

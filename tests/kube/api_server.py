@@ -43,7 +43,7 @@ class ApiServer:
         self.tls = ssl.create_default_context(cafile=str(folder / "ca.crt"))
 
     def endpoint(self, token: str = ADMIN) -> Endpoint:
-        return Endpoint(server=self.server, tls=self.tls, authorization=f"Bearer {token}", compressed=False)
+        return Endpoint(server=self.server, tls=self.tls, authorization=f"Bearer {token}")
 
     def start(self) -> None:
         """Start what does not run; return once it answers."""
