@@ -8,7 +8,7 @@ import msgspec
 
 from ...model.clusters import ClusterState, Origin, pool_of
 from ...store import operations as ops
-from ...wire.cluster import ClusterReported, NodesKnown
+from ...wire.cluster import ClusterReported, NodeReport
 from .jobs import Jobs
 from .reports import Parts
 from .settings import ClusterSettings, Configured
@@ -32,7 +32,7 @@ class Cluster(msgspec.Struct, kw_only=True):
     sequence: int = -1
     open: bool = False
     leaves_at_s: float | None = None  # it is detached then, at the latest
-    told: NodesKnown | None = None
+    told: tuple[tuple[NodeReport, ...], str, str, ClusterState] | None = None  # what its pool knows is made of this
     told_waits: str = ""
     told_state: ClusterState = ClusterState.WAITING
 

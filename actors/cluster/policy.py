@@ -269,11 +269,12 @@ class ClustersPolicy:
         """What has changed for the pool: its nodes, and why workers do not start there."""
         state = cluster.told_state = cluster.state(now_s)
         serves = self.book.serves(cluster)
-        if cluster.report is not None and (cluster.report.nodes or not cluster.report.blind):
-            known = nodes_known(cluster, cluster.report, serves, state)
-            if known != cluster.told:
-                cluster.told = known
-                self._plan.send(f"pool/{cluster.pool}", known)
+        report = cluster.report
+        if report is not None and (report.nodes or not report.blind):
+            told = (report.nodes, cluster.row.spec.gpu_type, serves, state)
+            if told != cluster.told:
+                cluster.told = told
+                self._plan.send(f"pool/{cluster.pool}", nodes_known(cluster, report, serves, state))
         waits = _waits(cluster, state, knows=bool(serves))
         if waits != cluster.told_waits:
             cluster.told_waits = waits

@@ -24,19 +24,22 @@ class Holds:
         """What holds it now, in words; each once."""
         return tuple(dict.fromkeys(reason.detail for reason in self._told.values()))
 
-    def told(self, needs: Needs, questions: Questions, failures: int) -> list[Send]:
+    def told(self, needs: Needs, questions: Questions, failures: int, pending: int) -> list[Send]:
         """What is to be told now; `failures` of its last workers make it wait, 0: they do not."""
-        found = self._found(needs, questions, failures)
+        found = self._found(needs, questions, failures, pending)
         sends = [self._held(gang_id, reason) for gang_id, reason in found.items() if self._told.get(gang_id) != reason]
         sends += [self._held(gang_id, None) for gang_id in self._told if gang_id not in found]
         self._told = found
         return sends
 
-    def _found(self, needs: Needs, questions: Questions, failures: int) -> dict[str, Reason]:
+    def _found(self, needs: Needs, questions: Questions, failures: int, pending: int) -> dict[str, Reason]:
         if failures:  # whatever is wanted: who asked another pool because of it must not ask again meanwhile
             return {"": self._backs_off(failures)}
         found: dict[str, Reason] = {}
-        self._found_of_all(found, needs, questions)
+        if self.waits and (pending or needs.singles or needs.gangs or needs.beyond):
+            found[""] = self._reason(HoldKind.CLUSTER, f"{self.waits.rstrip('.')}.", machines_only=True)
+        else:
+            self._found_of_all(found, needs, questions)
         for need in needs.gangs:
             if need.hold:
                 found[need.gang_id] = self._reason(HoldKind.MAXIMUM, f"{need.hold}.", need.wanted, machines_only=True)
@@ -46,9 +49,6 @@ class Holds:
 
     def _found_of_all(self, found: dict[str, Reason], needs: Needs, questions: Questions) -> None:
         """What holds whatever is wanted."""
-        if self.waits:
-            found[""] = self._reason(HoldKind.CLUSTER, f"{self.waits.rstrip('.')}.", machines_only=True)
-            return
         held = next((one for one in questions.singles() if one.answer is Answered.HELD), None)
         if held is not None:
             found[""] = self._guarded(held)

@@ -231,7 +231,7 @@ class PoolPolicy:
                 self._order_gangs(needs, now_s)
                 self._order_singles(needs, now_s)
             failures = self._back_off.failures if backs_off else 0
-            self._sends += self._holds.told(needs, self._questions, failures)
+            self._sends += self._holds.told(needs, self._questions, failures, self.book.pending)
         self._tell_pending()
         self._tell_standing(now_s)
         self._sends += self._questions.take_sends()

@@ -166,12 +166,18 @@ class TestWorkers:
 
     def test_why_workers_do_not_start_is_told_to_who_waits_and_taken_back(self) -> None:
         stage = begun(node("n1", 1, "A"))
+        stage.say(stage.wanted(CARD))
         sent = stage.say(letter(said.JobWaits(pool="p", why="image x cannot be pulled on n1")))
         assert reasons(sent) == ["image x cannot be pulled on n1."]
         held = sent.only(scheduling.PoolHeld).reason
         assert held is not None
         assert (held.kind, held.machines_only) == (HoldKind.CLUSTER, True)
         assert reasons(stage.say(letter(said.JobWaits(pool="p", why="")))) == [""]
+
+    def test_what_is_odd_in_a_cluster_is_told_to_nobody_while_nothing_is_wanted_there(self) -> None:
+        stage = begun(node("n1", 1, "A"))
+        assert reasons(stage.say(letter(said.JobWaits(pool="p", why="its agent is away")))) == []
+        assert reasons(stage.say(stage.wanted(CARD))) == ["its agent is away."]
 
     def test_one_that_retires_tells_clusters_with_its_last_worker(self) -> None:
         stage = begun(node("n1", 1, "A"))

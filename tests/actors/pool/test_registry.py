@@ -8,6 +8,7 @@ from levers9_test_deciding import SIZE, Sent, Truth, decide
 from levers9.actors.pool.registry import POOLS_MAX, Begin, Finish, PoolRegistry
 from levers9.actors.pool.settings import PoolSettings, retiring
 from levers9.errors import INVALID, OutcomeUnknown, Refused
+from levers9.model.clusters import ClusterSpec, pool_of
 from levers9.model.states import TokenKind, WorkerState
 from levers9.store import operations as ops
 from levers9.store.operations import rows_of
@@ -34,7 +35,8 @@ class Stage:
     def restart(self) -> None:
         self.registry = PoolRegistry(self.configured, read)
         specs, workers = self.truth.ask(ops.ListPoolSpecs()), self.truth.ask(ops.LoadWorkers())
-        self.registry.load(rows_of(specs, ops.PoolSpecRow), rows_of(workers, ops.WorkerRow))
+        clusters = rows_of(self.truth.ask(ops.ListClusters()), ops.ClusterRow)
+        self.registry.load(rows_of(specs, ops.PoolSpecRow), rows_of(workers, ops.WorkerRow), clusters)
 
     def say(self, *letters: Letter, how: str = "well") -> Sent:
         sent = Sent()
@@ -182,3 +184,40 @@ def test_how_pools_stand_is_what_they_said_last() -> None:
     answer = stage.ask(ReadPools())
     assert isinstance(answer, PoolsStand)
     assert [(one.name, one.workers, one.created) for one in answer.pools] == [("a", 1, False), ("new", 1, True)]
+
+
+class TestAttached:
+    LAB = pool_of("ann", "lab")
+
+    def told(self, stage: Stage) -> None:
+        standing = PoolStanding(name=self.LAB, attached=True, max_workers=2)
+        stage.say(Letter(PoolTold(standing=standing), source=f"pool/{self.LAB}", target="pools"))
+
+    def test_workers_of_an_attached_cluster_are_not_drained_as_those_of_nobody(self) -> None:
+        stage = Stage()
+        row = ops.ClusterRow(
+            cluster_id="c", workspace_id="ann", spec=ClusterSpec(name="lab", gpu_type="A"), leaving=True
+        )
+        worker = ops.WorkerRow(worker_id="w", pool=self.LAB, state=WorkerState.AVAILABLE, capacity=SIZE)
+        stage.truth.ask(ops.PutCluster(cluster=row))
+        stage.truth.ask(ops.PutWorkers(workers=(worker,)))
+        stage.restart()
+        stage.say()
+        assert stage.changes == []
+        stage.truth.ask(ops.DropCluster(cluster_id="c"))
+        stage.restart()
+        stage.say()
+        assert stage.changes == [Begin(settings=retiring(self.LAB))]
+
+    def test_its_pool_is_shown_until_it_is_no_more_and_its_name_is_taken(self) -> None:
+        stage = Stage("p")
+        self.told(stage)
+        stand = stage.ask(ReadPools())
+        assert isinstance(stand, PoolsStand)
+        assert (stand.names, [one.name for one in stand.pools]) == (("p", self.LAB), [self.LAB])
+        assert isinstance(stage.create(self.LAB), RequestRefused)
+        assert isinstance(stage.ask(DeletePool(name=self.LAB)), RequestRefused)
+        stage.retired(self.LAB)
+        stand = stage.ask(ReadPools())
+        assert isinstance(stand, PoolsStand)
+        assert stand.names == ("p",)
