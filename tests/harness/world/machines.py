@@ -203,8 +203,11 @@ class Attempts:
 
     def may_not_be_given_up(self, task_id: str, attempt: int) -> bool:
         """Whether code of this attempt runs now, and nobody has a reason to think that it does not."""
-        places = self._running.get((task_id, attempt), {})
-        return any(self._isolated_for_s(worker) < WORKER_LEASE_S for worker in places.values())
+        return any(self._isolated_for_s(worker) < WORKER_LEASE_S for worker in self.places_of(task_id, attempt))
+
+    def places_of(self, task_id: str, attempt: int) -> tuple[str, ...]:
+        """The workers on which code of this attempt runs now."""
+        return tuple(self._running.get((task_id, attempt), {}).values())
 
 
 class WorldWorkers:
@@ -288,7 +291,7 @@ class Worker:
             worker_id=self.worker_id,
             pool=self._pool,
             epoch=1,
-            capacity=self._world.plan.capacity,
+            capacity=self._order.capacity,
             host=self.worker_id,
         )
         link = DialledLink(name=f"worker/{self.worker_id}", dial=self._dial(), chance=self._chance)

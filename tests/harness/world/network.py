@@ -82,6 +82,7 @@ class Network:
         self._cables: dict[Cable, None] = {}
         self._isolated: dict[str, tuple[float, float]] = {}  # since when, and until when
         self._dialled = 0
+        self.unordered: dict[str, Chance] = {}  # of these diallers frames overtake each other
 
     async def listen(
         self, url: str, owner: str, admit: Admit, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED
@@ -109,7 +110,9 @@ class Network:
             raise BrokenByPeer(f"nobody listens at {url} any more")
         self._dialled += 1
         name = f"{dialler}>{listener.owner}#{self._dialled}"
-        cable = Cable(name, dialler, listener.owner, MemoryCable(delay_s=self._chance.uniform(0.0002, 0.003)))
+        delay_s = self._chance.uniform(0.0002, 0.003)
+        wire = MemoryCable(delay_s=delay_s, reorder=self.unordered.get(dialler))
+        cable = Cable(name, dialler, listener.owner, wire)
         self._cables[cable] = None
         listener.nursery.start_soon(self._serve, cable, serve)
         return NotedCarrier(cable.cable.left, self._journal, f"{name}/left")

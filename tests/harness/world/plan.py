@@ -7,7 +7,6 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from levers9.model.ids import Chance
-from levers9.model.resources import Capacity
 
 from .functions import FUNCTIONS
 from .journal import seed_of
@@ -61,7 +60,6 @@ class WorldPlan:
     failed_starts: float = 0.0
     max_workers: int = 3
     named_nodes: bool = False
-    capacity: Capacity = Capacity(cpu_milli=2000, memory_mib=2048)  # noqa: RUF009  # frozen
 
 
 def draw_plan(seed: int, *, faults: int | None = None) -> WorldPlan:

@@ -17,6 +17,7 @@ import trio.testing
 
 from levers9.actors.gateway.gateway import Gateway
 from levers9.actors.gateway.gateway import Surroundings as GatewaySurroundings
+from levers9.actors.gateway.questions import Questions
 from levers9.actors.gateway.streams import Knock
 from levers9.actors.pool import PoolSettings, Processes
 from levers9.daemons.brain import Brain
@@ -62,6 +63,7 @@ class ControlPlane:
         self.nursery: trio.Nursery
         self.brain: Process | None = None
         self.gateway: Process | None = None
+        self.questions: Questions | None = None  # what HTTP handlers of the gateway that lives ask by
         self._brains = self._gateways = 0
         self._leader_known = trio.Event()
         self._scope = trio.CancelScope()
@@ -175,12 +177,13 @@ class ControlPlane:
             await nursery.start(gateway.run_without_listeners)
             await nursery.start(self.network.listen, "gateway-0", process.name, admit)
             await gateway.relay.leader_known.wait()
+            self.questions = gateway._questions
             self._leader_known.set()
         return 1
 
-    async def dial_gateway(self, role: str, name: str, token: str) -> Carrier:
-        """A stream to the gateway, with a token in the upgrade."""
-        return await self.network.dial("gateway-0", name, f"{role} {name} {token}")
+    async def dial_gateway(self, role: str, name: str, token: str, *, process: str = "") -> Carrier:
+        """A stream to the gateway, with a token in the upgrade, of a process that is called otherwise, perhaps."""
+        return await self.network.dial("gateway-0", process or name, f"{role} {name} {token}")
 
     @staticmethod
     async def _no_replica(url: str) -> Carrier:

@@ -10,7 +10,7 @@ import trio
 
 from levers9.errors import LeversError, OutcomeUnknown, StoreUnavailable
 from levers9.model.ids import Chance
-from levers9.model.states import ContainerState, End, WorkerState
+from levers9.model.states import ContainerState, End, TokenKind, WorkerState
 from levers9.store import operations as ops
 from levers9.store.face import StoreStatistics
 from levers9.store.memory import MemoryStore
@@ -49,6 +49,7 @@ class Truth:
         self.away_until = -1.0
         self.accepted: dict[str, None] = {}
         self.runs_now: Callable[[str, int], bool] = lambda task_id, attempt: False
+        self.watch: Callable[[tuple[ops.Operation, ...]], None] = lambda operations: None  # each commit
 
     @property
     def tables(self) -> Tables:
@@ -113,13 +114,16 @@ class Truth:
                     self._check_loss(end, before[end.task_id])
             elif isinstance(operation, ops.PutWorkers):
                 self._check_nodes()
+        self.watch(operations)
 
     def _check_nodes(self) -> None:
-        """A node that is named has one worker of ours: ordered, pending or running."""
-        owners: dict[str, str] = {}
+        """A node that is named has one worker of its pool: ordered, pending or running."""
+        owners: dict[tuple[str, str], str] = {}
         for row in self.tables.workers.values():
-            node = row.traits.node
-            if node and row.state is not WorkerState.GONE and owners.setdefault(node, row.worker_id) != row.worker_id:
+            node = (row.pool, row.traits.node)
+            if row.state is WorkerState.GONE or not row.traits.node:
+                continue
+            if owners.setdefault(node, row.worker_id) != row.worker_id:
                 self._violated(f"I1: {node} has the workers {owners[node]} and {row.worker_id}")
 
     def _check_move(self, old: ops.TaskRow | None, new: ops.TaskRow) -> None:
@@ -149,7 +153,9 @@ class Truth:
             f"{row.worker_id} is {row.state}" for row in tables.workers.values() if row.state is not WorkerState.GONE
         ]
         found += [
-            f"the token of {row.subject} is active" for row in tables.tokens.values() if row.subject and row.active
+            f"the token of {row.subject} is active"
+            for row in tables.tokens.values()
+            if row.subject and row.active and row.kind is not TokenKind.AGENT
         ]
         found += [f"{row.key} is owed to {row.target}" for row in tables.outbox.values()]
         return found
