@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from typing import Final
 from urllib.parse import urlsplit
@@ -52,10 +52,11 @@ class Plane:
 
 async def join(wish: Wish, plane: Plane, kube: Kube, context: Context, progress: Progress) -> Cluster:
     """Attach the cluster of a context. Raises `Refused` with what to do, and `DeadlinePassed` when nobody dials in."""
+    known = (await plane.clusters()).clusters  # whoever is unknown to the control plane hears it first
     progress.tell(f"Context {context.name}, at {context.server}.")
     await check_rights(kube, context, wish.namespace)
     wish = await _surveyed(wish, kube, progress)
-    await _check_namespace(wish, plane, kube, progress)
+    await _check_namespace(wish, known, kube, progress)
     attached = await plane.register(wish)
     _tell_registered(attached, progress)
     _warn_of_url(attached.url, context, progress)
@@ -92,12 +93,12 @@ async def _surveyed(wish: Wish, kube: Kube, progress: Progress) -> Wish:
     return msgspec.structs.replace(wish, flavor=flavor)
 
 
-async def _check_namespace(wish: Wish, plane: Plane, kube: Kube, progress: Progress) -> None:
+async def _check_namespace(wish: Wish, clusters: Sequence[Cluster], kube: Kube, progress: Progress) -> None:
     """Raises `Refused` where another cluster's agent would lose its place."""
     there = await agent_there(kube, wish.namespace)
     if not there:
         return
-    known = next((one for one in (await plane.clusters()).clusters if one.cluster_id == there), None)
+    known = next((one for one in clusters if one.cluster_id == there), None)
     if known is None:
         progress.tell(f"Namespace {wish.namespace} has an agent that this control plane does not know: it is replaced.")
     elif known.name != wish.name or not known.owned:

@@ -198,8 +198,9 @@ def test_without_a_kubeconfig_it_is_told_what_to_do(
 
 @pytest.mark.slow
 def test_an_api_server_that_is_away_is_told_by_its_address(http: HttpStub, line: Line, tmp_path: Path) -> None:
+    http.answers[f"GET {CLUSTERS}"] = (200, {"clusters": []})
     done = line(*JOIN, "--kubeconfig", str(kubeconfig_of("https://127.0.0.1:9", tmp_path)))
-    assert (done.code, http.asked) == (1, [])
+    assert (done.code, [asked[0] for asked in http.asked]) == (1, ["GET"])
     assert "127.0.0.1:9" in done.err
     assert "refuses connections" in done.err
 
