@@ -11,7 +11,7 @@ import msgspec
 from ..errors import KubeUnavailable, VersionGone
 from ..model.ids import Chance
 from . import paths
-from .connection import Connection, Reply, Request, open_connection
+from .connection import Connection, MakeClient, Reply, Request, http_client, open_connection
 from .decoding import Reader, reader_of
 from .endpoint import Endpoint
 from .face import Access, Body, Change, Kind, Listing
@@ -199,9 +199,9 @@ class KubeClient:
 
 
 @contextlib.asynccontextmanager
-async def open_kube(endpoint: Endpoint, chance: Chance) -> AsyncIterator[KubeClient]:
+async def open_kube(endpoint: Endpoint, chance: Chance, make: MakeClient = http_client) -> AsyncIterator[KubeClient]:
     """The API server at `endpoint`, while the context lasts. Nothing is sent before something is asked."""
-    async with open_connection(endpoint, chance) as connection:
+    async with open_connection(endpoint, chance, make) as connection:
         yield KubeClient(connection, chance)
 
 

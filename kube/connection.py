@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import socket
 import ssl
-from collections.abc import AsyncGenerator, AsyncIterator
+from collections.abc import AsyncGenerator, AsyncIterator, Callable
 from contextlib import aclosing
 from typing import Final
 
@@ -45,6 +45,7 @@ _KEEPALIVE: Final = [
     ),
 ]
 
+MakeClient = Callable[[Endpoint], httpx2.AsyncClient]
 _log: Final = structlog.get_logger()
 
 
@@ -74,10 +75,11 @@ class Reply(msgspec.Struct, frozen=True):
 class Connection:
     """Requests to an API server, over pooled connections. Made by `open_connection`."""
 
-    def __init__(self, endpoint: Endpoint, chance: Chance) -> None:
+    def __init__(self, endpoint: Endpoint, chance: Chance, make: MakeClient) -> None:
         self._endpoint = endpoint
         self._chance = chance
-        self._http = _client(endpoint)
+        self._make = make
+        self._http = make(endpoint)
         self._former: httpx2.AsyncClient | None = None  # watches may still run over it
         self._renewing = trio.Lock()
         self._renewed_at_s = trio.current_time()
@@ -202,7 +204,7 @@ class Connection:
             self._renewed_at_s = trio.current_time()
             if used.same_connections(self._endpoint):
                 return
-            older, self._former, self._http = self._former, self._http, _client(self._endpoint)
+            older, self._former, self._http = self._former, self._http, self._make(self._endpoint)
             if older is not None:
                 await older.aclose()
 
@@ -213,17 +215,6 @@ class Connection:
         return KubeUnavailable(f"{request.what}: {sentence(self._endpoint.server, self._endpoint.proxy, error)}")
 
 
-@contextlib.asynccontextmanager
-async def open_connection(endpoint: Endpoint, chance: Chance) -> AsyncIterator[Connection]:
-    """A connection while the context lasts."""
-    connection = Connection(endpoint, chance)
-    try:
-        yield connection
-    finally:
-        with trio.CancelScope(shield=True, deadline=trio.current_time() + CLOSE_WITHIN_S):
-            await connection.aclose()
-
-
 async def _break_off(response: httpx2.Response, pieces: AsyncIterator[bytes]) -> None:
     """Close an answer that was not read to its end, and let every generator that reads it see that it is closed."""
     await response.aclose()
@@ -232,7 +223,8 @@ async def _break_off(response: httpx2.Response, pieces: AsyncIterator[bytes]) ->
             pass
 
 
-def _client(endpoint: Endpoint) -> httpx2.AsyncClient:
+def http_client(endpoint: Endpoint) -> httpx2.AsyncClient:
+    """Pooled connections to an API server; nobody's environment is asked."""
     transport = httpx2.AsyncHTTPTransport(
         verify=endpoint.tls or ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT),  # reading roots takes 30 ms
         trust_env=False,
@@ -242,3 +234,16 @@ def _client(endpoint: Endpoint) -> httpx2.AsyncClient:
         socket_options=_KEEPALIVE,
     )
     return httpx2.AsyncClient(transport=transport, trust_env=False, follow_redirects=False)
+
+
+@contextlib.asynccontextmanager
+async def open_connection(
+    endpoint: Endpoint, chance: Chance, make: MakeClient = http_client
+) -> AsyncIterator[Connection]:
+    """A connection while the context lasts."""
+    connection = Connection(endpoint, chance, make)
+    try:
+        yield connection
+    finally:
+        with trio.CancelScope(shield=True, deadline=trio.current_time() + CLOSE_WITHIN_S):
+            await connection.aclose()
