@@ -69,8 +69,9 @@ def _not_running(name: str, status: ContainerStatus) -> AgentSeen:
     reason = waiting.reason if waiting else ended.reason if ended else ""
     detail = waiting.message if waiting else ended.message if ended else ""
     if reason in _IMAGE:
+        why = detail.rpartition("ErrImagePull: ")[2]  # between two tries it is said within another message
         what = f"Its image {status.image} cannot be pulled" if status.image else "Its image cannot be pulled"
-        return AgentSeen(state=f"{what} ({reason}): {_sentence(detail or 'the registry did not say why')}", pod=name)
+        return AgentSeen(state=f"{what}: {_sentence(why)}" if why else f"{what} ({reason}).", pod=name)
     if reason in _CONFIG:
         return AgentSeen(state=f"Its pod cannot be made ({reason}): {_sentence(detail)}", pod=name)
     if reason in _CRASH or ended is not None or status.restart_count:

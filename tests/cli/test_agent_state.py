@@ -38,11 +38,20 @@ def test_a_pod_that_no_node_takes_is_told_with_the_schedulers_words() -> None:
     assert seen_of([unplaced]).state == "No node takes its pod: 0/2 nodes fit."
 
 
-@pytest.mark.parametrize("reason", ["ImagePullBackOff", "ErrImagePull"])
-def test_an_image_that_cannot_be_pulled_is_named(reason: str) -> None:
-    waiting = ContainerStates(waiting=ContainerDetail(reason=reason, message='not found: "levers9:1"'))
-    told = f'Its image levers9:1 cannot be pulled ({reason}): not found: "levers9:1".'
-    assert seen_of([pod(state=waiting)]) == AgentSeen(state=told, pod="p")
+@pytest.mark.parametrize(
+    ("reason", "message", "told"),
+    [
+        ("ErrImagePull", "not found", ": not found."),
+        ("ImagePullBackOff", 'Back-off pulling image "x": ErrImagePull: not found', ": not found."),
+        ("ImagePullBackOff", "", " (ImagePullBackOff)."),
+    ],
+)
+def test_an_image_that_cannot_be_pulled_is_named_in_the_same_words_at_each_try(
+    reason: str, message: str, told: str
+) -> None:
+    waiting = ContainerStates(waiting=ContainerDetail(reason=reason, message=message))
+    state = f"Its image levers9:1 cannot be pulled{told}"
+    assert seen_of([pod(state=waiting)]) == AgentSeen(state=state, pod="p")
 
 
 def test_a_secret_that_is_missing_is_told() -> None:
