@@ -236,6 +236,8 @@ async def standing(
     leader: LeaderIs | None = OWN_BRAIN,
     queue_bytes: int = QUEUE_BYTES,
     journal_dir: Path | None = None,
+    external_url: str = "",
+    ca_pem: str = "",
 ) -> AsyncIterator[Stand]:
     """A gateway that knows its leader."""
     chance, store, wakeups, now_s = Chance(7), store or MemoryStore(), MemoryWakeups(), [1_000.0]
@@ -255,6 +257,8 @@ async def standing(
         behind_tls=behind_tls,
         queue_bytes=queue_bytes,
         journal_dir=journal_dir,
+        external_url=external_url,
+        ca_pem=ca_pem,
     )
     sockets = [bind_port("127.0.0.1", 0, "tests", "--port") for _ in range(3)]
     listeners = Listeners(http=sockets[0], streams=None if one_port else sockets[1], metrics=sockets[2], tls=tls)

@@ -26,7 +26,12 @@ from levers9.wire.cluster import (
 from levers9.wire.message import Failure
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+    from contextlib import AbstractAsyncContextManager
+
     from .conftest import Stand
+
+    MakeStand = Callable[..., AbstractAsyncContextManager[Stand]]
 
 CLUSTERS = "/api/v1/controlplane/clusters"
 WHOLE = Capacity(cpu_milli=8000, memory_mib=65536, gpu_count=4, gpu_type="GB200")
@@ -142,6 +147,17 @@ async def test_joining_says_what_was_asked_and_answers_the_manifest_with_the_tok
     )
     assert (TOKEN in answer["manifest"], answer["url"], answer["renewed"]) == (True, address, False)
     assert answer["manifest"].count(f"value: {address}") == 1
+
+
+async def test_the_manifest_says_where_the_configuration_says_and_whom_to_trust_there(make_stand: MakeStand) -> None:
+    async with make_stand(external_url="https://levers9.example/", ca_pem="-----BEGIN\nx\n-----END\n") as stand:
+        with_clusters(stand)
+        async with stand.http(await stand.token(TokenKind.WORKSPACE)) as http:
+            joined = (await http.post(CLUSTERS, json={"name": "lab-1", "gpu_type": "L4"})).json()
+            shown = (await http.get(f"{CLUSTERS}/lab-1")).json()
+    assert joined["url"] == "https://levers9.example"
+    assert "ca.crt: |" in joined["manifest"]
+    assert "value: https://levers9.example\n" in shown["manifest"]
 
 
 async def test_our_own_command_line_sends_the_selector_as_one_text(stand: Stand) -> None:

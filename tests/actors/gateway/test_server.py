@@ -21,7 +21,7 @@ from starlette.routing import Route
 
 from levers9.actors.gateway.server import Tls
 from levers9.actors.gateway.web import serve_http
-from levers9.daemons.gateway import GatewayConfig, bind_port, read_config, run_gateway
+from levers9.daemons.gateway import GatewayConfig, bind_port, certificates_of, read_config, run_gateway
 from levers9.errors import BrokenByPeer, LeversError, Refused
 from levers9.model.resources import Capacity
 from levers9.model.states import TokenKind, WorkerState
@@ -302,6 +302,20 @@ def config(**changes: object) -> GatewayConfig:
 async def test_what_cannot_work_is_told_before_anything_starts(changes: dict[str, object], told: str) -> None:
     with pytest.raises(LeversError, match=told):
         await run_gateway(config(**changes))
+
+
+def test_certificates_that_clusters_shall_trust_are_read_once_and_checked(
+    authority: trustme.CA, tmp_path: Path
+) -> None:
+    path = tmp_path / "ca.pem"
+    authority.cert_pem.write_to_path(path)
+    assert certificates_of(str(path)) == path.read_text()
+    assert certificates_of("") == ""
+    path.write_text("no certificate")
+    with pytest.raises(Refused, match="holds no certificate"):
+        certificates_of(str(path))
+    with pytest.raises(Refused, match="--external-ca"):
+        certificates_of(str(tmp_path / "nowhere"))
 
 
 def test_urls_with_passwords_come_in_the_environment_and_leave_it(monkeypatch: pytest.MonkeyPatch) -> None:
