@@ -84,11 +84,25 @@ def up(
         users=user,
         trays_per_domain=trays_per_domain,
         grace_s=grace,
-        binaries=provide(os.environ, _say),
+        binaries=_binaries(),
     )
     start_lab(folder, settings, _say)
     _say(f"The lab is up after {time.monotonic() - started:.1f} s. Next:")
     print(f"export KUBECONFIG={shlex.quote(str(folder.kubeconfig()))}")
+
+
+def _binaries() -> dict[str, str]:
+    """The programs; while they are built, a terminal shows the seconds in one line, a log gets a line now and then."""
+    if not sys.stderr.isatty():
+        return provide(os.environ, _say)
+
+    def show(words: str) -> None:
+        print(f"\r\x1b[K{words}", end="", file=sys.stderr, flush=True)
+
+    try:
+        return provide(os.environ, show, every_s=1.0)
+    finally:
+        print("\r\x1b[K", end="", file=sys.stderr, flush=True)
 
 
 @app.command

@@ -22,7 +22,7 @@ _MODULE: Final = Path(__file__).with_name("kube")
 _VERSION_PACKAGE: Final = "k8s.io/component-base/version"
 _INSTALL_GO: Final = "Install Go 1.26 or newer, or point KUBEBUILDER_ASSETS at a folder that has them."
 _INSTALL_ETCD: Final = "Install it: on Debian and Ubuntu, apt-get install etcd-server."
-_TOLD_EVERY_S: Final = 1.0
+TOLD_EVERY_S: Final = 30.0
 
 Say = Callable[[str], None]
 
@@ -59,26 +59,29 @@ def go_program(environment: Mapping[str, str]) -> str:
     return shutil.which("go", path=usual) or ""
 
 
-def provide(environment: Mapping[str, str], say: Say) -> dict[str, str]:
-    """The path of each program, by name; builds what is missing. Raises `Refused` that says what to install."""
+def provide(environment: Mapping[str, str], say: Say, every_s: float = TOLD_EVERY_S) -> dict[str, str]:
+    """The path of each program, by name; builds what is missing. Raises `Refused` that says what to install.
+
+    While it builds, `say` hears every so many seconds how long it has taken.
+    """
     if not found(ETCD, environment):
         raise Refused("A lab needs etcd, which is not installed.", fix=_INSTALL_ETCD, code="lab_etcd")
     if not all(found(name, environment) for name in BUILT):
         go = go_program(environment)
         if not go:
             raise Refused(f"A lab needs {', '.join(BUILT)} {VERSION}.", "They are not here.", _INSTALL_GO, "lab_go")
-        build(go, cache_folder(environment), environment, say)
+        build(go, cache_folder(environment), environment, say, every_s)
     return {name: found(name, environment) for name in (ETCD, *BUILT)}
 
 
-def build(go: str, folder: Path, environment: Mapping[str, str], say: Say) -> None:
+def build(go: str, folder: Path, environment: Mapping[str, str], say: Say, every_s: float = TOLD_EVERY_S) -> None:
     """Build the programs into a folder, which is there whole or not at all; others who build it as well wait."""
     folder.parent.mkdir(parents=True, exist_ok=True)
     with _locked(folder.with_name(f".{folder.name}.lock"), say):
         if all(shutil.which(name, path=str(folder)) for name in BUILT):
             return  # somebody else has built them while we waited
         with tempfile.TemporaryDirectory(prefix=".building-", dir=folder.parent) as fresh:
-            _compile(go, Path(fresh) / "out", environment, say)
+            _compile(go, Path(fresh) / "out", environment, say, every_s)
             shutil.rmtree(folder, ignore_errors=True)
             (Path(fresh) / "out").rename(folder)
 
@@ -91,7 +94,7 @@ def arguments(go: str, folder: Path) -> list[str]:
     return [go, "build", "-trimpath", "-ldflags", f"-s -w {stamped}", "-o", f"{folder}{os.sep}", "tool"]
 
 
-def _compile(go: str, folder: Path, environment: Mapping[str, str], say: Say) -> None:
+def _compile(go: str, folder: Path, environment: Mapping[str, str], say: Say, every_s: float) -> None:
     folder.mkdir()
     say(f"Building Kubernetes {VERSION} once; it takes some minutes.")
     with tempfile.TemporaryFile() as output:
@@ -103,18 +106,18 @@ def _compile(go: str, folder: Path, environment: Mapping[str, str], say: Say) ->
             stdout=output,
             stderr=output,
         )
-        _wait(process, say)
+        _wait(process, say, every_s)
         output.seek(0)
         if process.returncode:
             raise _failed(output.read().decode(errors="replace"))
 
 
-def _wait(process: subprocess.Popen[bytes], say: Say) -> None:
+def _wait(process: subprocess.Popen[bytes], say: Say, every_s: float) -> None:
     started = time.monotonic()
     try:
         while True:
             try:
-                process.wait(_TOLD_EVERY_S)
+                process.wait(every_s)
                 return
             except subprocess.TimeoutExpired:
                 say(f"Building Kubernetes {VERSION}: {time.monotonic() - started:.0f} s")

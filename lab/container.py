@@ -14,12 +14,19 @@ import trio
 from .images import wait_s
 from .logfile import ContainerLog
 from .objects import Container, Probe
-from .podstatus import ContainerState, Running, Terminated, Waiting, will_restart
+from .podstatus import ContainerState, Note, Running, Terminated, Waiting, will_restart
 from .probes import Prober, exit_code_of
 from .processes import CannotStart, ContainerProcess, start
 from .volumes import ConfigMissing
 
 START_FAILED: Final = 128
+# Under which names a kubelet tells of what a container waits for.
+_EVENTS: Final = {
+    "ErrImagePull": "Failed",
+    "ImagePullBackOff": "BackOff",
+    "CreateContainerConfigError": "Failed",
+    "CrashLoopBackOff": "BackOff",
+}
 CONFIG_RETRY_S: Final = 2.0
 _STEADY_S: Final = 600.0  # one that ran so long has no failures behind it
 
@@ -40,6 +47,10 @@ class Host(Protocol):
 
     def changed(self) -> None:
         """The status has changed."""
+        ...
+
+    def note(self, note: Note) -> None:
+        """Something has happened that `kubectl describe` is to show."""
         ...
 
     def has_image(self, container: Container) -> bool:
@@ -143,6 +154,7 @@ class ContainerLife:
                 message=str(error),
             )
         self.state.state = Running(started_at)
+        self._host.note(Note("Started", f"Started container {self.state.container.name}"))
         async with trio.open_nursery() as nursery:
             nursery.start_soon(self._probe)
             if self._host.stopping.is_set():
@@ -215,6 +227,7 @@ class ContainerLife:
 
     def _wait_for(self, reason: str, message: str) -> None:
         self.state.state = Waiting(reason, message)
+        self._host.note(Note(_EVENTS[reason], message, is_warning=reason != "ImagePullBackOff"))
         self._host.changed()
 
 

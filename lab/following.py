@@ -1,4 +1,8 @@
-"""All objects of a kind, kept up to date: listed once, then watched; whatever breaks, it begins again."""
+"""All objects of a kind, kept up to date: listed once, then watched; whatever breaks, it begins again.
+
+`kube.mirror` does it with manners, for clusters of others. Here the API server is our own, on loopback, and a kubelet
+is to be back within a second of it.
+"""
 
 from __future__ import annotations
 
@@ -33,6 +37,7 @@ async def follow(
                     version = change.version or version
                     if change.type is not ChangeType.BOOKMARK:
                         changed(change)
+            await trio.sleep(_RETRY_S)
         except VersionGone:
             version = ""
         except (KubeUnavailable, KubeRefused) as error:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import uuid
 from collections.abc import Awaitable, Callable
 from datetime import UTC, datetime
 from pathlib import Path
@@ -16,8 +17,8 @@ from ..kube.face import Kube
 from ..kube.kinds import NODES
 from .container import now_s
 from .expansion import PodPlace, quantity
-from .node import lease_body, lease_spec, node_body, node_status
-from .objects import LEASES, PODS, Pod
+from .node import event_body, lease_body, lease_spec, node_body, node_status
+from .objects import EVENTS, LEASES, PODS, Pod
 from .pod import PodLife, PodServices
 from .podstatus import Outcome, status_body
 from .trays import pod_address
@@ -138,8 +139,7 @@ class Kubelet:
             return
         assert self._nursery is not None
         self._reachable.set()
-        self._nursery.start_soon(self._until_done, self._beat)
-        self._nursery.start_soon(self._until_done, self.tell_status)
+        self._nursery.start_soon(self._until_done, self._register)
         self.wake()
 
     def nudge(self) -> None:
@@ -237,7 +237,9 @@ class Kubelet:
                     return
                 continue
             over = life.over.is_set()
-            if not await self._write(life):
+            written = await self._write(life)
+            await self._write_notes(life)
+            if not written:
                 life.changed()
                 await trio.sleep(_RETRY_S)
             elif over:
@@ -255,6 +257,16 @@ class Kubelet:
             _log.warning("%s: %s", self.name, error)
             return False
         return True
+
+    async def _write_notes(self, life: PodLife) -> None:
+        """Events are for people: one that can't be written is lost."""
+        meta = life.pod.metadata
+        while life.notes:
+            body = event_body(meta, life.notes.popleft(), self.name, uuid.uuid4().hex[:16], now_s())
+            try:
+                await self._kube.create(EVENTS, body, meta.namespace)
+            except (KubeRefused, KubeUnavailable) as error:
+                _log.info("%s: an event of %s was not written: %s", self.name, meta.name, error)
 
     async def _forget(self, pod: Pod) -> None:
         meta = pod.metadata

@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 import math
+from typing import Final
 
+from ..kube.objects import Meta
 from . import KUBERNETES
+from .podstatus import Note
 from .traystate import TrayState
 
-_CONDITIONS = (
+_CONDITIONS: Final = (
     ("MemoryPressure", "False", "KubeletHasSufficientMemory", "kubelet has sufficient memory available"),
     ("DiskPressure", "False", "KubeletHasNoDiskPressure", "kubelet has no disk pressure"),
     ("PIDPressure", "False", "KubeletHasSufficientPID", "kubelet has sufficient PID available"),
     ("Ready", "True", "KubeletReady", "kubelet is posting ready status"),
 )
 # The API server speaks WebSocket to kubelets that say so, and SPDY to others.
-DECLARED = ["ExtendWebSocketsToKubelet"]
+DECLARED: Final = ["ExtendWebSocketsToKubelet"]
 
 
 def node_body(tray: TrayState) -> dict[str, object]:
@@ -79,3 +82,24 @@ def lease_body(node: str, uid: str, spec: dict[str, object]) -> dict[str, object
     """A new lease, which goes when its node goes."""
     owner = {"apiVersion": "v1", "kind": "Node", "name": node, "uid": uid}
     return {"metadata": {"name": node, "ownerReferences": [owner] if uid else []}, "spec": spec}
+
+
+def event_body(pod: Meta, note: Note, node: str, number: str, now: str) -> dict[str, object]:
+    """An event of a pod."""
+    return {
+        "metadata": {"name": f"{pod.name}.{number}"},
+        "involvedObject": {
+            "apiVersion": "v1",
+            "kind": "Pod",
+            "namespace": pod.namespace,
+            "name": pod.name,
+            "uid": pod.uid,
+        },
+        "type": "Warning" if note.is_warning else "Normal",
+        "reason": note.reason,
+        "message": note.message,
+        "source": {"component": "kubelet", "host": node},
+        "firstTimestamp": now,
+        "lastTimestamp": now,
+        "count": 1,
+    }

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections import deque
 from pathlib import Path
+from typing import Final
 
 import msgspec
 import trio
@@ -13,10 +15,12 @@ from .environment import Environment, Given, Surroundings
 from .expansion import MountPaths, PodPlace, expand
 from .images import always_pulls, can_pull, entrypoint
 from .objects import Container, Pod
-from .podstatus import ContainerState, Outcome, PodView, Terminated, Waiting
+from .podstatus import ContainerState, Note, Outcome, PodView, Terminated, Waiting
 from .trays import smi_list
 from .traystate import TrayState
 from .volumes import Sources, Volumes, remove
+
+_NOTES: Final = 20  # that wait to be written; the oldest give way
 
 
 class PodServices(msgspec.Struct, frozen=True, kw_only=True):
@@ -40,6 +44,7 @@ class PodLife:
         self.disrupted = False
         self.lost = False  # with its tray's power: what it has come to is not told
         self.killing = trio.CancelScope()
+        self.notes: deque[Note] = deque(maxlen=_NOTES)
         self.address = place.pod_ip
         self._tray = tray
         self._place = place
@@ -122,6 +127,7 @@ class PodLife:
         """End it: TERM, and KILL after the grace. `outcome` is why, where it counts as failed for it."""
         if outcome is not None:
             self.outcome, self.disrupted = outcome, disrupted
+            self.note(Note(outcome.reason, outcome.message, is_warning=True))
         self.grace_s = grace_s
         self.stopping.set()
         self.nudge()
@@ -166,6 +172,10 @@ class PodLife:
         remove(self._folder)
 
     # --- What its containers ask -------------------------------------------------------------------------------
+
+    def note(self, note: Note) -> None:
+        """See `Host`."""
+        self.notes.append(note)
 
     def changed(self) -> None:
         """See `Host`."""

@@ -68,6 +68,14 @@ class Outcome(msgspec.Struct, frozen=True):
     message: str
 
 
+class Note(msgspec.Struct, frozen=True):
+    """What happened to a pod, for `kubectl describe`."""
+
+    reason: str
+    message: str
+    is_warning: bool = False
+
+
 def will_restart(policy: str, exit_code: int) -> bool:
     """Whether a container that ended so is started again."""
     return policy == "Always" or (policy == "OnFailure" and exit_code != 0)
