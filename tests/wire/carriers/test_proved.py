@@ -187,3 +187,26 @@ def test_a_proof_is_of_one_side_one_worker_and_one_certificate() -> None:
     assert len(proofs) == 16
     assert TOKEN not in "".join(proofs)
     assert not hmac.compare_digest(proof(HASH, "dials", "w1", b""), proof(HASH, "answers", "w1", b""))
+
+
+async def test_of_two_that_come_at_once_one_is_taken() -> None:
+    taken: list[bool] = []
+
+    async def knock(url: str) -> None:
+        try:
+            carrier = await dial(url, worker_id="w1", token_hash=HASH)
+        except BrokenByPeer:
+            taken.append(False)
+        else:
+            taken.append(True)
+            await carrier.aclose()
+
+    async with a_listener() as (listener, url):
+        async with trio.open_nursery() as nursery:
+            for _ in range(4):
+                nursery.start_soon(knock, url)
+            ours = await listener.dial()
+            with pytest.raises(BrokenByPeer):
+                await ours.receive()
+        await ours.aclose()
+    assert sorted(taken) == [False, False, False, True]
