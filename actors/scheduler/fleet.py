@@ -44,6 +44,7 @@ class Pool(msgspec.Struct, kw_only=True):
     nodes: dict[str, Node] = msgspec.field(default_factory=dict)
     holds: dict[str, Reason] = msgspec.field(default_factory=dict)
     workers: int = 0  # that it has, those on their way included
+    ordered: int = 0  # workers that were ever heard of here
     max_workers: int = 0  # 0: nobody knows
     declared: bool = True  # else only its workers are known, and nobody knows yet whom it serves
     owner: str = ""
@@ -258,6 +259,7 @@ class Fleet:
                 self._drop_offered(pool, event.traits.node)
             self._total = self._total.plus(node.free)
             pool.workers += 1
+            pool.ordered += 1
         elif node.kind.capacity != event.capacity:
             self._total = self._total.less(_size(node.kind.capacity)).plus(_size(event.capacity))
             node.resize(event.capacity)

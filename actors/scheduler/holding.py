@@ -20,8 +20,11 @@ from .live import Lacking
 from .roomless import Roomless
 from .wants import Waiting, Wants
 
-MANY_GROUPS: Final = 32  # while more groups wait than that, all is told
+MANY_GROUPS: Final = 32  # while more groups wait than that, reasons are told
 TELL_EVERY_S: Final = 0.25  # this often only
+COUNTED_AT_ONCE: Final = (
+    4_096  # workers on their way that are looked at for wishes: while it would be more, so are they
+)
 EXPLAINED_AT_ONCE: Final = 64
 TOLD_AGAIN_S: Final = 5.0  # a wish that got lost, because its pool was just starting, is made again
 _FOR_WANT_OF_MACHINES: Final = frozenset({HoldKind.ROOM, HoldKind.STARTING, HoldKind.TOPOLOGY})
@@ -98,18 +101,26 @@ class Holding:
             self._told.pop(group, None)
         self._freed.clear()
         now_s = self._board.now_s
-        if len(self._parked) > MANY_GROUPS and now_s < self._tell_at_s:
+        early = now_s < self._tell_at_s
+        if early and self._takes_long():
             return decisions
-        self._tell_at_s = now_s + TELL_EVERY_S
-        self._rooms.forget()
         lacking = self._board.lacking.values()
         wishes, starting = self._wants.tell(self._roomless(), self._board.promises.live.values(), lacking)
         decisions += wishes
+        if early and len(self._parked) > MANY_GROUPS:
+            return decisions
+        self._tell_at_s = now_s + TELL_EVERY_S
+        self._rooms.forget()
         for group, workspace, told in self._reasons(starting):
             reasons = self._discretion.told(told, workspace)
             if self._told.get(group) != reasons:
                 decisions.append(self._say(group, reasons))
         return decisions
+
+    def _takes_long(self) -> bool:
+        """Whether it takes long to see what is lacking beyond what is on its way: that is looked at for each kind."""
+        kinds = {(one.request.workspace, one.fits[0][1]) for one in self._parked.values() if one.fits}
+        return len(self._parked) + len(kinds) * len(self._board.fleet.coming) > COUNTED_AT_ONCE
 
     def _say(self, group: str, reasons: tuple[Reason, ...]) -> Held:
         self._told[group] = reasons

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from typing import Final
 
 import msgspec
@@ -33,7 +33,8 @@ class Wants:
 
     def __init__(self, fleet: Fleet) -> None:
         self._fleet = fleet
-        self._told: dict[str, RoomWanted] = {}
+        self._told: dict[str, tuple[RoomWanted, int]] = {}  # and how many workers each pool had ordered by then
+        self._able: dict[tuple[str, Shape], bool] = {}
 
     def forget_told(self) -> None:
         """All is told again: a wish may have got lost, because its pool was just starting."""
@@ -45,12 +46,12 @@ class Wants:
         """Wishes that have changed, and the groups for which workers are on their way already."""
         if not any(pool.orders for pool in self._fleet.pools.values()):
             return [], set()
-        # What is counted on workers that are on their way must not be taken from them.
-        coming = {node_id: copy_of(node) for node_id, node in self._fleet.coming.items()}
+        self._able.clear()
+        coming = _Coming(self._fleet)
         single: dict[str, dict[Shape, int]] = {}
         starting: set[str] = set()
         for one in waiting:
-            missing = one.count - _count_on(coming, one, self._fleet)
+            missing = one.count - coming.count_on(one)
             if not missing:
                 starting.add(one.request.group)
             elif one.request.gang and not one.apart:
@@ -62,10 +63,16 @@ class Wants:
         for pool in self._fleet.pools.values():
             shapes = tuple(single.get(pool.name, {}).items())
             wish = RoomWanted(pool=pool.name, shapes=shapes, gangs=tuple(gangs.get(pool.name, ())))
-            if pool.orders and wish != self._told.get(pool.name, RoomWanted(pool=pool.name)):
-                self._told[pool.name] = wish
+            if pool.orders and self._is_news(pool, wish):
+                self._told[pool.name] = wish, pool.ordered
                 changed.append(wish)
         return changed, starting
+
+    def _is_news(self, pool: Pool, wish: RoomWanted) -> bool:
+        """What a pool has ordered for is fulfilled: the same wish, made after that, is for as much again."""
+        nothing = RoomWanted(pool=pool.name)
+        told, ordered = self._told.get(pool.name, (nothing, pool.ordered))
+        return wish != told or (wish != nothing and ordered != pool.ordered)
 
     def _add(self, lacking: dict[str, dict[Shape, int]], one: Waiting, missing: int) -> None:
         pool, shape = self._whom_to_ask(one)
@@ -82,7 +89,7 @@ class Wants:
             (pool, shape)
             for shape in one.shapes
             for pool in self._fleet.eligible(one.request.workspace, shape.pool)
-            if pool.orders and pool.could_start(shape, one.request.workspace)
+            if pool.orders and self._could_start(pool, shape, one.request.workspace)
         ]
         open_now = [(pool, shape) for pool, shape in able if not pool.full]
         for pool, shape in open_now:
@@ -91,19 +98,44 @@ class Wants:
                 return pool, shape
         return next(iter(open_now or able), (None, None))  # what is held may be work of another shape
 
+    def _could_start(self, pool: Pool, shape: Shape, workspace: str) -> bool:
+        """Asked once for all that ask for the same."""
+        asked = pool.name, pool.asked(shape, workspace)
+        able = self._able.get(asked)
+        if able is None:
+            able = self._able[asked] = pool.could_start(shape, workspace)
+        return able
 
-def _count_on(coming: Mapping[str, Node], one: Waiting, fleet: Fleet) -> int:
-    counted = 0
-    for node in coming.values():
-        pool, workspace = fleet.pools[node.kind.pool], one.request.workspace
+
+class _Coming:
+    """Room on workers that are on their way, which is counted down as those who wait are given it."""
+
+    def __init__(self, fleet: Fleet) -> None:
+        self._fleet = fleet
+        self._nodes = [copy_of(node) for node in fleet.coming.values()]  # it must not be taken from the real ones
+        self._from: dict[tuple[str, tuple[Shape, ...]], int] = {}  # the nodes before have no room for such
+
+    def count_on(self, one: Waiting) -> int:
+        """How many of these have room there."""
+        key = one.request.workspace, one.shapes
+        counted, at = 0, self._from.get(key, 0)
+        while counted < one.count and at < len(self._nodes):
+            node = self._nodes[at]
+            shape = self._fitting(node, one)
+            if shape is None:
+                at += 1
+            else:
+                node.take(f"{one.request.request_id}/{counted}", shape, node.pick_cards(shape))
+                counted += 1
+        self._from[key] = at
+        return counted
+
+    def _fitting(self, node: Node, one: Waiting) -> Shape | None:
+        pool, workspace = self._fleet.pools[node.kind.pool], one.request.workspace
         if pool.serves not in ("", workspace):
-            continue
+            return None
         asked = (pool.asked(shape, workspace) for shape in one.shapes)
-        shape = next((shape for shape in asked if node.fits(shape)), None)
-        while shape is not None and counted < one.count and node.fits(shape):
-            node.take(f"{one.request.request_id}/{counted}", shape, node.pick_cards(shape))
-            counted += 1
-    return counted
+        return next((shape for shape in asked if node.fits(shape)), None)
 
 
 def _gangs(promises: Iterable[Live], lacking: Iterable[Lacking]) -> dict[str, list[GangWanted]]:
