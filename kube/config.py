@@ -34,6 +34,7 @@ ACCOUNT_VARIABLE: Final = "LEVERS9_SERVICE_ACCOUNT_DIR"  # where it is instead: 
 TOKEN_READ_AGAIN_S: Final = 60.0  # the kubelet renews it at four fifths of its life, which is ten minutes at least
 _HOST, _PORT = "KUBERNETES_SERVICE_HOST", "KUBERNETES_SERVICE_PORT"
 _USUAL: Final = "~/.kube/config"
+_SAID_MAX: Final = 1_000  # characters of what a failed program said
 
 
 class Trust(msgspec.Struct, frozen=True):
@@ -97,26 +98,21 @@ class _Source:
 
     def _load(self) -> Endpoint:
         chosen = choose(read_files(self._paths), self._context)
+        _expect_server(chosen)
         self._expect_plugin(chosen)
         loaded, said = self._through_package(chosen)
-        server = loaded.host
-        if urllib.parse.urlsplit(chosen.server).scheme not in ("http", "https"):
-            raise ConfigError(
-                f"The cluster {chosen.cluster!r} of context {chosen.context!r} has no server that is an https:// "
-                "address. Correct it: kubectl config set-cluster."
-            )
         authorization = (loaded.api_key or {}).get("BearerToken", "")
         if chosen.plugin and not authorization and not loaded.cert_file:
             raise ConfigError(
                 f"The program {chosen.plugin!r}, by which context {chosen.context!r} gets its credentials, failed: "
-                f"{said or 'it gave none'}. Run it by hand, or log in anew."
+                f"{said[:_SAID_MAX] or 'it gave none'}. Run it by hand, or log in anew."
             )
         return Endpoint(
-            server=server,
-            tls=self._tls_of(loaded) if server.startswith("https:") else None,
+            server=loaded.host,
+            tls=self._tls_of(loaded) if loaded.host.startswith("https:") else None,
             authorization=authorization,
             tls_name=loaded.tls_server_name or "",
-            proxy=chosen.proxy or proxy_for(server, self._environment),
+            proxy=chosen.proxy or proxy_for(loaded.host, self._environment),
             namespace=chosen.namespace or "default",
             context=chosen.context,
             renew=self.load_in_thread,
@@ -155,6 +151,14 @@ class _Source:
             if loaded.cert_file:
                 _load_own(self._tls, loaded.cert_file, loaded.key_file)
         return self._tls
+
+
+def _expect_server(chosen: Chosen) -> None:
+    if urllib.parse.urlsplit(chosen.server).scheme not in ("http", "https"):
+        raise ConfigError(
+            f"The cluster {chosen.cluster!r} of context {chosen.context!r} has no server that is an https:// address. "
+            "Correct it: kubectl config set-cluster."
+        )
 
 
 def _load_own(tls: ssl.SSLContext, certificate: str, key: str | None) -> None:

@@ -40,6 +40,7 @@ class ApiServer:
         write_signing_key(folder / "accounts.key", folder / "accounts.pub")
         (folder / "tokens.csv").write_text(_TOKENS)
         self.server = f"https://{HOST}:{self._port}"
+        self.authority = authority.pem
         self.tls = ssl.create_default_context(cafile=str(folder / "ca.crt"))
 
     def endpoint(self, token: str = ADMIN) -> Endpoint:
