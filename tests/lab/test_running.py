@@ -72,7 +72,8 @@ def test_another_process_with_the_number_of_a_dead_lab_is_no_lab_and_is_left_alo
     assert not is_running(folder)
     end_lab(folder)
     signal_exactly(sleeper.pid, ticks - 1, signal.SIGKILL)
-    assert sleeper.poll() is None
+    with pytest.raises(subprocess.TimeoutExpired):
+        sleeper.wait(0.1)
 
 
 def test_what_a_killed_lab_has_left_is_killed_and_its_files_go(
@@ -89,7 +90,8 @@ def test_what_a_killed_lab_has_left_is_killed_and_its_files_go(
 def test_processes_of_another_lab_are_left_alone(sleeper: subprocess.Popen[bytes]) -> None:
     kill_marked(MARK_VARIABLE, "on")
     kill_marked(MARK_VARIABLE, "one-more")
-    assert sleeper.poll() is None
+    with pytest.raises(subprocess.TimeoutExpired):
+        sleeper.wait(0.1)
 
 
 @pytest.mark.slow
