@@ -19,11 +19,11 @@ import trio
 
 from ...errors import UNAUTHENTICATED, BrokenByPeer, Busy, Refused
 from ...model.tokens import hash_of
-from ..carrier import Carrier
 from ..redial import Redial
 from . import websocket
 from .certificate import fingerprint, self_signed
 from .reaching import ClientStream, open_stream
+from .websocket import WebSocketCarrier
 
 PATH: Final = "/v1/worker"
 PLACES: Final = 16  # one stream is used; the rest are knocks of other gateways, or of strangers
@@ -38,7 +38,7 @@ def proof(token_hash: bytes, side: str, worker_id: str, certificate: bytes) -> s
     return base64.urlsafe_b64encode(hmac.digest(token_hash, said, "sha256")).decode()
 
 
-async def dial(url: str, *, worker_id: str, token_hash: bytes) -> Carrier:
+async def dial(url: str, *, worker_id: str, token_hash: bytes) -> WebSocketCarrier:
     """A stream to the worker that listens at `url` (wss://, or ws:// on loopback).
 
     Raises `Refused` when it is not this worker, or does not believe us, or would have us prove ourselves in the clear;
@@ -65,7 +65,8 @@ async def dial(url: str, *, worker_id: str, token_hash: bytes) -> Carrier:
     return carrier
 
 
-async def _hear_proof(carrier: Carrier, expected: str, worker_id: str) -> None:
+async def _hear_proof(carrier: WebSocketCarrier, expected: str, worker_id: str) -> None:
+    said = b""
     with trio.move_on_after(ANSWER_WITHIN_S) as scope:
         said = await carrier.receive()
     if scope.cancelled_caught:
@@ -100,8 +101,8 @@ class DialledListener:
         self._worker_id = worker_id
         self._token_hash = hash_of(token)
         self._certificate = b""
-        self._current: websocket.WebSocketCarrier | None = None
-        self._offered: Carrier | None = None
+        self._current: WebSocketCarrier | None = None
+        self._offered: WebSocketCarrier | None = None
         self._came = trio.Event()
 
     async def run(self, host: str, port: int, *, task_status: trio.TaskStatus[int] = trio.TASK_STATUS_IGNORED) -> None:
@@ -117,7 +118,7 @@ class DialledListener:
             task_status=task_status,
         )
 
-    async def dial(self) -> Carrier:
+    async def dial(self) -> WebSocketCarrier:
         """The next stream that comes: what a link is given to dial with."""
         while self._offered is None:
             await self._came.wait()
@@ -131,7 +132,7 @@ class DialledListener:
         if self._current is not None:
             raise Refused("Another gateway has this worker's stream.", code=Busy.code)
 
-    async def _hold(self, request: websocket.RequestInfo, carrier: websocket.WebSocketCarrier) -> None:
+    async def _hold(self, request: websocket.RequestInfo, carrier: WebSocketCarrier) -> None:
         if self._current is not None:
             return
         self._current = carrier
