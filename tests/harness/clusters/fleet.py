@@ -26,7 +26,7 @@ from levers9.wire.link import DialledLink, Lost, Opened, PeerBack, PeerSilent, R
 from levers9.wire.message import Message
 from levers9.wire.work import AttemptOrder, AttemptResult
 
-from .machines import OTHERS, Api, Machines
+from .machines import Api, Machines
 from .plan import ClusterPlan, WorkPlan
 
 if TYPE_CHECKING:
@@ -150,8 +150,7 @@ class Cluster:
         self.number = number
         self.plan = plan
         self.namespace = NAMESPACE
-        self.api = Api(f"cluster-{number}", namespaces=("default", NAMESPACE, OTHERS))
-        self.api.terminate_gracefully()
+        self.api = Api(f"cluster-{number}", world.clock)
         self.machines = Machines(self, self.api)
         self.meddler = Meddler()
         self.cluster_id = self.pool = self._token = ""
@@ -223,7 +222,7 @@ class Cluster:
         """A rollout that overlaps: for a while there is a second one."""
         self.world.nursery.start_soon(self._run_agent)
         await trio.sleep(TWO_FOR_S)
-        for process in self._agents[1:]:
+        for process in self._agents[:-1]:
             process.kill()
 
     def restart_agents(self) -> None:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
@@ -20,6 +21,7 @@ from levers9.kube.kinds import JOBS, PODS
 from levers9.kube.memory import MemoryCluster
 from levers9.kube.memory_objects import Table, table_of
 from levers9.kube.objects import Meta
+from levers9.model.clusters import NAMESPACE
 from levers9.model.figures import JOB_KEPT_S
 from levers9.model.ids import Chance
 from levers9.model.resources import Capacity
@@ -105,6 +107,15 @@ class Api(MemoryCluster):
     """The API server, which tells its machines of Jobs that came and of pods."""
 
     machines: Machines
+
+    def __init__(self, name: str, clock: Callable[[], float]) -> None:
+        self._clock = clock
+        super().__init__(name, namespaces=("default", NAMESPACE, OTHERS))
+        self.terminate_gracefully()
+
+    def now_text(self, ago_s: float = 0.0) -> str:
+        """Our time as Kubernetes writes it: agents hold it against their own."""
+        return f"{datetime.fromtimestamp(self._clock() - ago_s, UTC):%Y-%m-%dT%H:%M:%SZ}"
 
     def _told(self, table: Table, event: Event) -> None:
         if table == table_of(JOBS) and event.before is None and event.after is not None:
@@ -301,8 +312,8 @@ class Machines:
 
     def _check_job(self, worker_id: str, node: str) -> None:
         """I1, on the cluster's side: one worker a node, and no more pending than there are nodes."""
-        there = [job.metadata.name for job in self._api.all_of(JOBS) if job.metadata.name != worker_id]
-        jobs = [name for name in there if name not in self.workers or not self.workers[name].process.dead]
+        there = [job for job in self._api.all_of(JOBS) if not job.status.conditions]
+        jobs = [job.metadata.name for job in there if job.metadata.name != worker_id]
         standing = [one.worker_id for one in self._pods.values() if one.node == node and one.worker_id != worker_id]
         standing += [one.worker_id for one in self.alive_on(node) if one.worker_id not in standing]
         if standing:

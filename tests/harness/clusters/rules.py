@@ -28,6 +28,10 @@ class Fleet(Protocol):
         """The store says from now on that this worker is gone."""
         ...
 
+    def detached(self, pool: str) -> None:
+        """The cluster of a pool was left."""
+        ...
+
     def draining(self, worker_id: str) -> None:
         """A worker winds down."""
         ...
@@ -68,6 +72,8 @@ class Rules:
     def _attached(self, row: ops.ClusterRow) -> None:
         serves = "" if row.shared else row.workspace_id
         pool = pool_of(row.workspace_id, row.spec.name)
+        if row.leaving:
+            self._fleet.detached(pool)
         if self._serves.get(pool, ("none", 0.0))[0] != serves:
             self._serves[pool] = (serves, self._clock())
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Final
@@ -16,7 +17,7 @@ from levers9.actors import committing
 from levers9.daemons.cluster_tables import AttachedClustersTable
 from levers9.daemons.settings import GuardTable, Settings
 from levers9.errors import DeadlinePassed, LeversError, Refused
-from levers9.model.clusters import ClusterState, pool_of
+from levers9.model.clusters import ClusterState
 from levers9.model.figures import WORKER_LEASE_S
 from levers9.model.queue_tables import QueueingTable
 from levers9.model.queues import Topology
@@ -68,14 +69,15 @@ class ClusterWorld(ControlPlane):
         self.plan = plan
         self.objects = MemoryObjects(self.chance("objects"))
         self.behaviour = Conduct(seed, plan.work)
-        self.attempts = Attempts(self.violated, self.network.isolated_for_s)
-        self.truth.runs_now = self._runs_and_may_not_be_given_up
+        self.attempts = Attempts(self.violated, self._out_of_reach_s)
+        self.truth.runs_now = self.attempts.may_not_be_given_up
         self.rules = Rules(self.truth.tables, self, self.clock, self.violated)
         self.truth.watch = self.rules.hold
         self.clusters = tuple(Cluster(self, number, one) for number, one in enumerate(plan.clusters))
         self.workers: dict[str, Worker] = {}
         self.mishaps = Mishaps(self)
         self.begins_at_s = 0.0
+        self._detached: dict[str, None] = {}  # workers of clusters that were left
         self.workspaces: dict[str, str] = {}  # identities by name
         self.callers: dict[str, Caller] = {}
 
@@ -267,14 +269,17 @@ class ClusterWorld(ControlPlane):
         if worker is not None and not worker.process.dead and not self._may_be_given_up(worker_id):
             self.nursery.start_soon(self._check_it_ended, worker)
 
+    def detached(self, pool: str) -> None:
+        """The workers of this pool are let in no more, and their Jobs are deleted."""
+        rows = self.truth.tables.workers.values()
+        self._detached |= {row.worker_id: None for row in rows if row.pool == pool}
+
     def _may_be_given_up(self, worker_id: str) -> bool:
-        pool = self.truth.tables.workers[worker_id].pool
-        row = next(
-            (row for row in self.truth.tables.clusters.values() if pool_of(row.workspace_id, row.spec.name) == pool),
-            None,
-        )
-        left = row is None or row.leaving
-        return left or self.network.isolated_for_s(worker_id) >= WORKER_LEASE_S
+        return self._out_of_reach_s(worker_id) >= WORKER_LEASE_S
+
+    def _out_of_reach_s(self, worker_id: str) -> float:
+        """For how long nobody can have heard of a worker."""
+        return math.inf if worker_id in self._detached else self.network.isolated_for_s(worker_id)
 
     async def _check_it_ended(self, worker: Worker) -> None:
         with trio.move_on_after(OUTLIVES_S) as scope:
@@ -288,11 +293,6 @@ class ClusterWorld(ControlPlane):
         worker = self.workers.get(worker_id)
         if isinstance(worker, PodWorker):
             worker.leaves()
-
-    def _runs_and_may_not_be_given_up(self, task_id: str, attempt: int) -> bool:
-        """Whether code of this attempt runs now on a worker that nobody may give up yet."""
-        places = self.attempts.places_of(task_id, attempt)
-        return any(not self._may_be_given_up(worker_id) for worker_id in places)
 
     def check_refusal(self, workspace: str, what: str, refusal: LeversError) -> None:
         """I9: what some pool can do is accepted, and waits. Without a cluster that was taken away all can be done."""
