@@ -31,6 +31,7 @@ from .seen_pods import SEEN_PODS
 
 _TURN: Final = 200  # objects of a list, before others have their turn: a few milliseconds
 _FORBIDDEN: Final = 403
+_AFTER_S: Final = 1e-6  # past a deadline, whatever the sum of two times is rounded to
 _log = structlog.get_logger()
 
 Say = Callable[[Message], Awaitable[None]]
@@ -125,8 +126,8 @@ class AgentActor:
                 self.hear(events.ListEnded(view))
             case Changed(type_, item):
                 self.hear(event(item, type_ is ChangeType.DELETED))
-            case Away(_, error, status):
-                self.hear(events.ViewLost(view, error, forbidden=status == _FORBIDDEN))
+            case Away(age_s, error, status):
+                self.hear(events.ViewLost(view, error, status == _FORBIDDEN, age_s))
             case Back():
                 self.hear(events.ViewKept(view))
 
@@ -208,7 +209,7 @@ class AgentActor:
         while True:
             self._wake = trio.Event()
             wait_s = max(0.0, self._policy.next_deadline_s() - self._clock())
-            with trio.move_on_after(wait_s):
+            with trio.move_on_after(wait_s + _AFTER_S):
                 await self._wake.wait()
             if self._policy.next_deadline_s() <= self._clock():
                 self.hear(events.TimePassed())

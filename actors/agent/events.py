@@ -51,11 +51,12 @@ class ListEnded(msgspec.Struct, frozen=True):
 
 
 class ViewLost(msgspec.Struct, frozen=True):
-    """A view is not kept up to date any more. `forbidden` when we may not have it."""
+    """A view is not kept up to date any more, and as old as `age_s`. `forbidden` when we may not have it."""
 
     view: View
     why: str
     forbidden: bool = False
+    age_s: float = 0.0
 
 
 class ViewKept(msgspec.Struct, frozen=True):

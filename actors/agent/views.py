@@ -55,8 +55,8 @@ class Views:
         self.changed = self._lost.pop(view, None) is not None or self.changed
 
     def lost(self, event: ViewLost, now_s: float) -> None:
-        """It is not kept up to date any more, since now unless it was lost before."""
-        since_s, before = self._lost.get(event.view, (now_s, None))
+        """It is not kept up to date any more."""
+        since_s, before = self._lost.get(event.view, (now_s - event.age_s, None))
         self.changed = self.changed or before is None or before.forbidden != event.forbidden
         self._lost[event.view] = (since_s, event)
 
