@@ -12,6 +12,7 @@ import msgspec
 from ..errors import INVALID, Refused
 
 NAMESPACE: Final = "levers9"
+JOB_HANDLE: Final = "job/"  # so begin the handles of workers that are Jobs
 _NAME: Final = re.compile(r"[a-z0-9]([a-z0-9-]{0,38}[a-z0-9])?")  # with what `pool_of` adds, a name of Kubernetes
 
 

@@ -12,7 +12,7 @@ from typing import Final
 import msgspec
 
 from ...errors import FORBIDDEN, INVALID, NOT_FOUND, Refused
-from ...model.clusters import pool_of
+from ...model.clusters import JOB_HANDLE, pool_of
 from ...model.states import TokenKind, WorkerState
 from ...store import operations as ops
 from ...wire import scheduling
@@ -66,7 +66,7 @@ class PoolRegistry:
         clusters: Iterable[ops.ClusterRow] = (),
     ) -> None:
         """Begin from the store. Workers of a pool that nobody declares any more are drained; those of clusters are
-        not our business.
+        not our business, but for those that a cluster left behind: it went, and their end was not kept.
         """
         attached = [pool_of(row.workspace_id, row.spec.name) for row in clusters]
         for row in rows:
@@ -79,11 +79,11 @@ class PoolRegistry:
         for worker in workers:
             known = (*self._configured, *self._created, *attached)
             if worker.state is not WorkerState.GONE and worker.pool not in known:
-                self._leave(worker.pool)
+                self._leave(worker.pool, attached=worker.handle.startswith(JOB_HANDLE))
 
-    def _leave(self, name: str) -> None:
+    def _leave(self, name: str, *, attached: bool = False) -> None:
         self._created[name] = True
-        self._changes.append(Begin(settings=retiring(name)))
+        self._changes.append(Begin(settings=retiring(name, attached=attached)))
 
     def _begin(self, name: str, table: str) -> None:
         """A pool whose keys are good no more, in a newer program, is taken away rather than forgotten."""

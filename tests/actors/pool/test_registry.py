@@ -158,6 +158,15 @@ def test_workers_of_a_pool_that_nobody_declares_any_more_are_drained() -> None:
     assert stage.changes == [Begin(settings=retiring("old"))]
 
 
+def test_workers_that_a_cluster_left_behind_are_asked_after_as_the_jobs_they_were() -> None:
+    stage = Stage()
+    job = ops.WorkerRow(worker_id="j", pool="lab-1", state=WorkerState.UNKNOWN, capacity=SIZE, handle="job/node/uid")
+    stage.truth.apply(ops.PutWorkers(workers=(job,)))
+    stage.restart()
+    stage.say()
+    assert stage.changes == [Begin(settings=retiring("lab-1", attached=True))]
+
+
 def test_a_pool_whose_keys_are_good_no_more_is_taken_away_rather_than_forgotten() -> None:
     stage = Stage()
     stage.truth.ask(ops.PutPoolSpec(name="new", table="bad"))
