@@ -1,12 +1,13 @@
 """A lab with a real control plane: what a person does with it, and what each fault does to pods."""
 
+import os
 import subprocess
 
 import pytest
 import trio
 from levers9_test_lab import RunningLab, node_is, pod_in, run_job, running_lab, until
 
-from levers9.errors import KubeUnavailable
+from levers9.errors import KubeRefused, KubeUnavailable
 from levers9.kube.client import KubeClient
 from levers9.kube.kinds import JOBS, NODES
 from levers9.lab.binaries import missing
@@ -29,6 +30,18 @@ def kubectl_says(lab: RunningLab, kubectl: str, *arguments: str, stdin: str = ""
         timeout=30,
         check=False,
     )
+
+
+def kubectl_on_terminal(lab: RunningLab, kubectl: str, *arguments: str) -> str:
+    ours, theirs = os.openpty()
+    try:
+        said = subprocess.run(
+            [kubectl, *arguments], env=lab.environment, stdin=theirs, capture_output=True, timeout=30, check=False
+        )
+    finally:
+        os.close(ours)
+        os.close(theirs)
+    return said.stdout.decode()
 
 
 async def test_nodes_have_the_labels_of_their_cards_and_their_domain(lab: RunningLab) -> None:
@@ -79,6 +92,32 @@ async def test_exec_carries_input_output_and_the_exit_code(lab: RunningLab, kube
         said = kubectl_says(lab, kubectl, *command, stdin="hello")
     assert (said.stdout, said.returncode) == ("hello", 7)
     assert "oops" in said.stderr
+
+
+async def test_exec_with_a_terminal_gives_the_command_one(lab: RunningLab, kubectl: str) -> None:
+    async with lab.kube() as kube, lab.namespace(kube) as namespace:
+        await run_job(kube, namespace, "long", FOREVER)
+        name = (await pod_in(kube, namespace, "Running")).metadata.name
+        command = ("exec", "-it", "-n", namespace, name, "--", "sh", "-c", "test -t 0 && echo on a terminal")
+        said = kubectl_on_terminal(lab, kubectl, *command)
+    assert said == "on a terminal\r\n"
+
+
+async def test_a_user_of_the_lab_has_no_rights_until_somebody_gives_them(lab: RunningLab) -> None:
+    async with lab.kube("guest") as guest:
+        with pytest.raises(KubeRefused) as refused:
+            await guest.list(NODES)
+    assert (refused.value.status, refused.value.reason) == (403, "Forbidden")
+
+
+async def test_events_say_what_happened_to_a_pod(lab: RunningLab, kubectl: str) -> None:
+    async with lab.kube() as kube, lab.namespace(kube) as namespace:
+        await run_job(kube, namespace, "short", {"command": ["true"]})
+        await pod_in(kube, namespace, "Succeeded")
+        reasons = "-o=jsonpath={.items[*].reason}"
+        events = ("get", "events", "-n", namespace, "--field-selector=involvedObject.kind=Pod", reasons)
+        said = kubectl_says(lab, kubectl, *events)
+    assert said.stdout.split() == ["Scheduled", "Started"]
 
 
 async def test_a_log_is_followed_to_the_end_of_its_container(lab: RunningLab, kubectl: str) -> None:
