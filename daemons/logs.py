@@ -35,6 +35,7 @@ def set_up_logs(level: int = logging.INFO) -> None:
         structlog.stdlib.ProcessorFormatter(foreign_pre_chain=shared, processors=[remove, *_renderer(style)])
     )
     logging.basicConfig(handlers=[handler], level=level, force=True)
+    logging.getLogger("httpx2").setLevel(max(level, logging.WARNING))  # at INFO it tells each request
 
 
 def _renderer(style: LogStyle) -> list[structlog.typing.Processor]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import socket
+
 import msgspec
 import pytest
 import trio
@@ -11,6 +13,7 @@ from hypothesis import strategies as st
 
 from levers9.errors import KubeRefused, KubeUnavailable, VersionGone
 from levers9.kube.client import WATCH_END_GRACE_S, WATCH_S, open_kube
+from levers9.kube.connection import PROBE_AFTER_S, http_client
 from levers9.kube.endpoint import Endpoint
 from levers9.kube.face import Change, ChangeType
 from levers9.kube.kinds import PODS
@@ -159,6 +162,15 @@ async def test_a_watch_that_is_cancelled_closes_its_connection() -> None:
         with trio.fail_after(5):
             await server.closed.wait()
     assert scope.cancelled_caught
+
+
+async def test_the_network_is_asked_whether_a_silent_peer_is_still_there() -> None:
+    async with a_raw_server(CHUNKED, stalls=True) as server, http_client(Endpoint(server=server.url)) as client:
+        async with client.stream("GET", server.url) as response:
+            kept = response.extensions["network_stream"].get_extra_info("socket")
+            assert kept.getsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE) == 1
+            assert kept.getsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPIDLE) == PROBE_AFTER_S
+            assert kept.getsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT) == 50_000
 
 
 @pytest.mark.slow
