@@ -161,7 +161,7 @@ def test_workers_of_a_pool_that_nobody_declares_any_more_are_drained() -> None:
 def test_workers_that_a_cluster_left_behind_are_asked_after_as_the_jobs_they_were() -> None:
     stage = Stage()
     job = ops.WorkerRow(worker_id="j", pool="lab-1", state=WorkerState.UNKNOWN, capacity=SIZE, handle="job/node/uid")
-    stage.truth.apply(ops.PutWorkers(workers=(job,)))
+    stage.truth.ask(ops.PutWorkers(workers=(job,)))
     stage.restart()
     stage.say()
     assert stage.changes == [Begin(settings=retiring("lab-1", attached=True))]
