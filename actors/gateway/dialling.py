@@ -24,6 +24,8 @@ from ...wire.redial import Redial
 from .stamps import Stamp
 from .streams import Door, Visitor
 
+FIRST_MIN_S: Final = 0.1  # a worker whose pod has just begun to run listens within seconds …
+FIRST_MAX_S: Final = 1.0  # … and is dialled by a few gateways only
 _log: Final = structlog.get_logger("gateway.dialling")
 
 
@@ -73,7 +75,7 @@ class Dialling:
                         nursery.start_soon(self._keep, address, scope)
 
     async def _keep(self, address: WorkerAddress, scope: trio.CancelScope) -> None:
-        redial, told = Redial(), ""
+        redial, told = Redial(first_min_s=FIRST_MIN_S, first_max_s=FIRST_MAX_S), ""
         with scope:
             while True:
                 opened_s = self._clock()

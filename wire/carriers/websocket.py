@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import contextlib
 import math
+import os
+import socket
 import ssl
 import urllib.parse
 from collections.abc import Awaitable, Callable, Sequence
@@ -301,7 +303,7 @@ def _translate(url: str, error: BaseException | None) -> Exception:
         return error
     if not isinstance(error, trio_websocket.ConnectionRejected):
         untrusted = why_untrusted(error, urllib.parse.urlsplit(url).hostname or "")
-        return BrokenByPeer(untrusted or f"{url} cannot be reached: {(error and error.__cause__) or error!r}")
+        return BrokenByPeer(untrusted or f"{url} cannot be reached: {_reason(error)}")
     if error.status_code in _PASSING:
         return BrokenByPeer(f"{url} answered with HTTP status {error.status_code}.")
     try:
@@ -311,6 +313,17 @@ def _translate(url: str, error: BaseException | None) -> Exception:
         code = _CODE_OF.get(error.status_code)
     what = f"{url} answered with HTTP status {error.status_code}."
     return BrokenByPeer(what) if code is None else Refused(what, fix="Check the token.", code=code)
+
+
+def _reason(error: BaseException | None) -> str:
+    """The system's word for it, such as "Connection refused"; of several addresses that of the first."""
+    if error is None:
+        return f"no answer within {DIAL_LIMIT_S:g} s"
+    first = _first(error.__cause__ or error)
+    if not isinstance(first, OSError):
+        return repr(first)
+    own_numbers = isinstance(first, ssl.SSLError | socket.gaierror)
+    return os.strerror(first.errno) if first.errno and not own_numbers else first.strerror or repr(first)
 
 
 Handler = Callable[[RequestInfo, WebSocketCarrier], Awaitable[None]]

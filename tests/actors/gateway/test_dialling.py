@@ -33,7 +33,7 @@ Standing = Callable[..., AbstractAsyncContextManager[Stand]]
 
 @pytest.fixture(autouse=True)
 def _soon(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(dialling, "Redial", lambda: Redial(first_min_s=0.0, first_max_s=0.01, max_s=0.02))
+    monkeypatch.setattr(dialling, "Redial", lambda **_: Redial(first_min_s=0.0, first_max_s=0.01, max_s=0.02))
 
 
 class Worker(Peer):

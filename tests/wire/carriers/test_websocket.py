@@ -182,8 +182,14 @@ async def test_other_answers_than_ours(answer: bytes, error: type[Exception]) ->
 async def test_nobody_there_is_broken_by_peer() -> None:
     async with a_server() as url:
         pass
-    with pytest.raises(BrokenByPeer, match="cannot be reached"):
+    with pytest.raises(BrokenByPeer, match=r"cannot be reached: Connection refused$"):
         await websocket.connect(url)
+
+
+async def test_tls_that_meets_none_is_told_in_openssl_s_words() -> None:
+    async with a_server() as url:
+        with pytest.raises(BrokenByPeer, match=r"cannot be reached: .*(WRONG_VERSION_NUMBER|wrong version|record)"):
+            await websocket.connect(url.replace("ws://", "wss://"))
 
 
 async def test_a_header_that_cannot_be_sent_is_an_error_and_not_a_crash() -> None:
