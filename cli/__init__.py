@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from importlib import import_module
 from typing import Final
 
-DAEMONS: Final = ("dev", "controlplane", "worker", "gateway")
+DAEMONS: Final = ("dev", "controlplane", "worker", "gateway", "agent")
 # `levers9 worker list` is a question, `levers9 worker …` is a worker
 _VERBS: Final = ("list", "cordon", "uncordon", "drain", "--help", "-h")
 
