@@ -11,6 +11,7 @@ from typing import Final, Protocol
 import msgspec
 import trio
 
+from ..errors import KubeRefused, KubeUnavailable
 from .images import wait_s
 from .logfile import ContainerLog
 from .objects import Container, Probe
@@ -131,7 +132,7 @@ class ContainerLife:
         while not self._host.stopping.is_set():
             try:
                 return await self._host.configure(self.state)
-            except (ConfigMissing, ValueError) as error:
+            except (ConfigMissing, KubeRefused, KubeUnavailable, OSError, ValueError) as error:
                 self._wait_for("CreateContainerConfigError", str(error))
                 await self._host.wait(CONFIG_RETRY_S)
         return None

@@ -23,6 +23,7 @@ _PROTOCOLS: Final = (V5, "v4.channel.k8s.io")
 _STDIN, _STDOUT, _STDERR, _ERROR, _RESIZE, _CLOSE = 0, 1, 2, 3, 4, 255
 _PIECE_BYTES: Final = 32 << 10
 _DRAIN_S: Final = 0.5
+_CLOSE_S: Final = 1.0
 # Runs in the new process: its terminal becomes the one that signals of keys come from.
 _TERMINAL: Final = (
     "import fcntl, os, sys, termios; fcntl.ioctl(0, termios.TIOCSCTTY, 0); os.execvp(sys.argv[1], sys.argv[1:])"
@@ -108,11 +109,10 @@ async def serve_exec(stream: trio.abc.Stream, head: bytes, call: ExecCall) -> No
         connection = await request.accept(subprotocol=chosen)
         try:
             await _Session(connection, call).run()
-        except (trio_websocket.ConnectionClosed, trio.BrokenResourceError):
-            pass  # the command has ended with it
-        with trio.move_on_after(1.0, shield=True):
-            await connection.aclose()
-        nursery.cancel_scope.cancel(reason="the call is over")
+        finally:
+            with trio.move_on_after(_CLOSE_S, shield=True):
+                await connection.aclose()
+            nursery.cancel_scope.cancel(reason="the call is over")
 
 
 class _Session:

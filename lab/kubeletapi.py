@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import math
 import ssl
 import time
@@ -14,6 +15,7 @@ from urllib.parse import parse_qs, unquote, urlsplit
 import h11
 import msgspec
 import trio
+import trio_websocket
 
 from .execution import ExecCall, serve_exec
 from .folder import LabFolder
@@ -25,6 +27,18 @@ _HEAD_MAX_BYTES: Final = 64 << 10
 _HEAD_WITHIN_S: Final = 10.0
 _SILENT_S: Final = 60.0  # how long a tray without power lets others wait: they have given up by then
 _LISTEN_BACKLOG: Final = 64
+
+# What one caller does wrong, or leaves undone, is no trouble of others.
+_THEIR_DOING: Final = (
+    trio.BrokenResourceError,
+    trio.ClosedResourceError,
+    trio_websocket.ConnectionClosed,
+    trio_websocket.HandshakeError,
+    h11.ProtocolError,
+    msgspec.DecodeError,
+    ValueError,
+)
+_log: Final = logging.getLogger("levers9.lab")
 
 
 class Call(msgspec.Struct, frozen=True, kw_only=True):
@@ -85,8 +99,8 @@ async def serve_kubelet(
         stream = trio.SSLStream(plain, context, server_side=True, https_compatible=True)
         try:
             await _Connection(kubelet, stream).attend()
-        except (trio.BrokenResourceError, trio.ClosedResourceError, h11.RemoteProtocolError):
-            return
+        except* _THEIR_DOING as group:
+            _log.info("%s: a call ended early: %r", kubelet.name, group.exceptions)
         finally:
             await trio.aclose_forcefully(plain)
 

@@ -156,6 +156,22 @@ async def test_without_its_secret_a_container_waits_and_starts_once_it_is_there(
     assert log_of(life) == "abc"
 
 
+async def test_while_the_api_server_is_away_a_container_waits_and_starts_once_it_is_back(room: Room) -> None:
+    await room.kube.create(CONFIG_MAPS, {"metadata": {"name": "c"}, "data": {"A": "1"}}, "default")
+    room.kube.go_away()
+    container = {**shell("echo $A"), "envFrom": [{"configMapRef": {"name": "c"}}]}
+    async with running(room.life(container)) as life:
+        await until(life, lambda: reason_of(life) == "CreateContainerConfigError")
+        room.kube.come_back()
+        await life.over.wait()
+    assert log_of(life) == "1"
+
+
+def reason_of(life: PodLife) -> str:
+    state = life.containers["main"].state.state
+    return state.reason if isinstance(state, Waiting) else ""
+
+
 async def test_cards_are_numbered_from_0_and_listed_by_the_programs_of_the_driver(room: Room) -> None:
     room.tray.allocate("another", 2)
     life = room.life(shell("nvidia-smi -L; echo $CUDA_VISIBLE_DEVICES $NVIDIA_VISIBLE_DEVICES"), cards=2)

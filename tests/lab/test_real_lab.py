@@ -94,6 +94,28 @@ async def test_exec_carries_input_output_and_the_exit_code(lab: RunningLab, kube
     assert "oops" in said.stderr
 
 
+async def test_a_command_ends_with_whoever_waits_for_it_and_the_lab_goes_on(lab: RunningLab, kubectl: str) -> None:
+    async with lab.kube() as kube, lab.namespace(kube) as namespace:
+        await run_job(kube, namespace, "long", {**FOREVER, "env": [{"name": "MARK", "value": "exec"}]})
+        name = (await pod_in(kube, namespace, "Running")).metadata.name
+        command = [kubectl, "exec", "-n", namespace, name, "--", "sleep", "999"]
+        before = lab.status().processes
+
+        async def runs() -> bool:
+            return len(list(marked("MARK", "exec"))) == 2
+
+        async def has_ended() -> bool:
+            return len(list(marked("MARK", "exec"))) == 1
+
+        waiting = await trio.lowlevel.open_process(command, env=lab.environment)
+        await until(runs)
+        waiting.kill()
+        await waiting.wait()
+        assert await until(has_ended)
+        assert await pod_in(kube, namespace, "Running")
+    assert lab.status().processes == before
+
+
 async def test_exec_with_a_terminal_gives_the_command_one(lab: RunningLab, kubectl: str) -> None:
     async with lab.kube() as kube, lab.namespace(kube) as namespace:
         await run_job(kube, namespace, "long", FOREVER)
