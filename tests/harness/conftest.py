@@ -1,18 +1,22 @@
 """What tests of the whole product share: worlds, known to them as `levers9_world` and `levers9_clusters`, and seeds.
 
 `pytest tests/harness/test_world.py --world-seed 7` lives one world; `--world-seeds 500` is the long sweep. For worlds
-of clusters it is `--cluster-seed`, `--cluster-seeds` and `--cluster-first`; LEVERS9_CLUSTER_SEEDS is "FIRST:COUNT".
+of clusters it is `--cluster-seed`, `--cluster-seeds` and `--cluster-first`; LEVERS9_CLUSTER_SEEDS is "FIRST:COUNT", or
+"COUNT" alone for seeds that are fresh each day (see scripts/sweep).
 """
 
 import importlib.util
 import os
 import sys
+import time
 from pathlib import Path
 
 import pytest
 
 SWEEP = 14  # seeds of the default sweep: half a second each
 CLUSTER_SWEEP = 16
+DAY_S = 86_400
+SEEDS_A_DAY = 1_000
 
 
 def _know(name: str, folder: Path) -> None:
@@ -56,11 +60,21 @@ def _cluster_seeds(config: pytest.Config) -> range:
     one = config.getoption("cluster_seed", default=None)
     if one is not None:
         return range(one, one + 1)
-    told_first, _, told_count = os.environ.get("LEVERS9_CLUSTER_SEEDS", f"0:{CLUSTER_SWEEP}").partition(":")
-    count = config.getoption("cluster_seeds", default=None) or int(told_count)
-    asked_first = config.getoption("cluster_first", default=None)
-    first = int(told_first) if asked_first is None else asked_first
-    return range(first, first + count)
+    first, count = _told_seeds(os.environ.get("LEVERS9_CLUSTER_SEEDS", f"0:{CLUSTER_SWEEP}"))
+    asked_first, asked_count = (config.getoption(f"cluster_{name}", default=None) for name in ("first", "seeds"))
+    first = first if asked_first is None else asked_first
+    return range(first, first + (asked_count or count))
+
+
+def _told_seeds(text: str) -> tuple[int, int]:
+    first, colon, count = text.rpartition(":")
+    return int(first) if colon else int(time.time() // DAY_S) * SEEDS_A_DAY, int(count)
+
+
+def pytest_report_header() -> str | None:
+    """Which fresh seeds there are, so that they can be lived again."""
+    told = os.environ.get("LEVERS9_CLUSTER_SEEDS")
+    return told and "worlds of clusters: {1} seeds from {0} on".format(*_told_seeds(told))
 
 
 def _numbers(text: str | None) -> tuple[int, ...] | None:
