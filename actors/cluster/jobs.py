@@ -40,6 +40,7 @@ class Job(msgspec.Struct, kw_only=True):
     seen: bool = False
     ordered: bool = False
     why: str = ""  # it is not wanted
+    refused: bool = False  # by its agent
     phase: JobPhase | None = None
     waits: str = ""  # why it does not start
     address: str = ""  # of its pod
@@ -190,11 +191,17 @@ class Jobs:
             yield Delete(job.worker_id, job.why)
 
     def _refused(self, job: Job, there: JobReport) -> Iterator[Effect]:
-        """The agent did not create it: the order is given up. Of a Job that was there it says nothing."""
+        """The agent did not create it: the order is given up. Of a Job that was there that says nothing.
+
+        The same order may be on its way once more, and be taken then: it is over when the agent has forgotten it, on
+        our word that came after all of these.
+        """
         if job.seen:
             return
-        yield self._exit(job, f"its agent did not create it: {there.why or 'it did not say why'}")
-        yield Delete(job.worker_id, "the order is given up")
+        if not job.refused:
+            job.refused, job.wanted = True, False
+            job.why = f"its agent did not create it: {there.why or 'it did not say why'}"
+        yield Delete(job.worker_id, job.why)
 
     def _missing(self, job: Job, report: ClusterReported, node: NodeReport | None, now_s: float) -> Iterator[Effect]:
         evidence = self._evidence(job, report, node, now_s)
@@ -209,6 +216,8 @@ class Jobs:
         """Why a worker whose Job is in no report has ended; "" when that is not known."""
         if report.problem or report.view_age_s >= REPORT_STALE_S:
             return ""
+        if job.refused and not job.seen:
+            return job.why
         if not job.seen:
             return "" if self._may_come(job, report, now_s) else "its Job was never created"
         if node is None:
@@ -239,7 +248,8 @@ class Jobs:
 
     def _exit(self, job: Job, evidence: str) -> Exited:
         self._remove(job)
-        return Exited(job.worker_id, f"{job.why}: {evidence}" if job.why else evidence)
+        known = not job.why or job.why == evidence
+        return Exited(job.worker_id, evidence if known else f"{job.why}: {evidence}")
 
 
 def _unknown(reported: Iterable[JobReport]) -> Iterator[Effect]:

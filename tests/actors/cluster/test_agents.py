@@ -72,8 +72,9 @@ class TestWhoIsBelieved:
         cluster_id = stage.ready(a_node("n1"))
         late = stage.report(cluster_id, a_node("late"))
         newest = stage.report(cluster_id, a_node("newest"))
-        for report in (newest, late, newest):
-            stage.agent(cluster_id, report)
+        stage.agent(cluster_id, newest)
+        for report in (late, newest):
+            assert stage.agent(cluster_id, report) == []
         assert [node.name for node in stage.lists()[0].nodes] == ["newest"]
 
     def test_the_agent_of_a_detached_cluster_is_not_heard(self) -> None:
@@ -329,9 +330,21 @@ class TestOrders:
         stage.orders()
         refused = a_job("w1", JP.REFUSED, job_uid="", why="It was ordered for the namespace x")
         sent = stage.reports(cluster_id, a_node("n1"), jobs=(refused,))
+        assert (exits(sent), deleted(sent)) == ([], ["w1"])
+        sent = stage.reports(cluster_id, a_node("n1"), jobs=(refused,))
+        assert (exits(sent), deleted(sent), created(sent)) == ([], ["w1"], [])
+        sent = stage.reports(cluster_id, a_node("n1"))
         assert exits(sent) == [("w1", "its agent did not create it: It was ordered for the namespace x")]
-        assert deleted(sent) == ["w1"]
-        assert exits(stage.reports(cluster_id, a_node("n1"), jobs=(refused,))) == []
+
+    def test_an_order_that_was_refused_and_then_taken_after_all_is_deleted(self) -> None:
+        stage = Stage()
+        cluster_id = stage.ready()
+        stage.orders()
+        stage.reports(cluster_id, a_node("n1"), jobs=(a_job("w1", JP.REFUSED, job_uid=""),))
+        sent = stage.reports(cluster_id, a_node("n1"), jobs=(a_job("w1", JP.PENDING),))
+        assert (exits(sent), deleted(sent)) == ([], ["w1"])
+        ended = a_job("w1", JP.ENDED, why="Its Job was removed")
+        assert len(exits(stage.reports(cluster_id, a_node("n1"), jobs=(ended,)))) == 1
 
     def test_what_nobody_wants_is_deleted_until_no_report_has_it(self) -> None:
         stage = Stage()

@@ -53,6 +53,7 @@ class ClusterMachine(RuleBasedStateMachine):
         self.exited: dict[str, None] = {}
         self.given_up: dict[str, None] = {}  # by any leader
         self.refused: dict[str, None] = {}
+        self.ever_refused: dict[str, None] = {}
         self.known: dict[str, NodeState] = {}
         self.down: list[tuple[float, Message]] = []
         self.up: list[tuple[float, said.ClusterReported]] = []
@@ -146,9 +147,10 @@ class ClusterMachine(RuleBasedStateMachine):
                     self.pods[job.worker_id] = Pod(node=job.node, uid=f"uid-{job.worker_id}")
                     self.refused.pop(job.worker_id, None)
                 else:
-                    self.refused[job.worker_id] = None
+                    self.refused[job.worker_id] = self.ever_refused[job.worker_id] = None
             case said.DeleteWorkerJob(worker_id=worker_id):
-                assert worker_id not in self.orders or worker_id in self.given_up, "what is wanted is never deleted"
+                may_go = worker_id in self.given_up or worker_id in self.ever_refused
+                assert worker_id not in self.orders or may_go, "what is wanted is never deleted"
                 self.delete(worker_id)
 
     def delete(self, worker_id: str) -> None:
