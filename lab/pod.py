@@ -9,6 +9,7 @@ from typing import Final
 import msgspec
 import trio
 
+from ..errors import KubeRefused, KubeUnavailable
 from ..kube.face import Kube
 from .container import ContainerLife, Setting, now_s
 from .environment import Environment, Given, Surroundings
@@ -18,9 +19,11 @@ from .objects import Container, Pod
 from .podstatus import ContainerState, Note, Outcome, PodView, Terminated, Waiting
 from .trays import smi_list
 from .traystate import TrayState
-from .volumes import Sources, Volumes, remove
+from .volumes import ConfigMissing, Sources, Volumes, remove
 
 _NOTES: Final = 20  # that wait to be written; the oldest give way
+
+_RENEWED_EVERY_S: Final = 600.0
 
 
 class PodServices(msgspec.Struct, frozen=True, kw_only=True):
@@ -93,6 +96,7 @@ class PodLife:
             async with trio.open_nursery() as nursery:
                 if self.pod.spec.active_deadline_seconds is not None:
                     nursery.start_soon(self._end_late, self.pod.spec.active_deadline_seconds)
+                nursery.start_soon(self._renew_volumes)
                 await self._run_all()
                 nursery.cancel_scope.cancel(reason="the pod is over")
         self._conclude()
@@ -137,6 +141,15 @@ class PodLife:
         async with trio.open_nursery() as nursery:
             for each in self.containers.values():
                 nursery.start_soon(each.stop, grace_s)
+
+    async def _renew_volumes(self) -> None:
+        """Tokens run out after an hour; secrets and configuration maps change."""
+        while True:
+            await trio.sleep(_RENEWED_EVERY_S)
+            try:
+                await self._volumes.make()
+            except (ConfigMissing, KubeRefused, KubeUnavailable, OSError) as error:
+                self.note(Note("FailedMount", str(error), is_warning=True))
 
     async def _end_late(self, seconds: int) -> None:
         await trio.sleep(seconds)

@@ -214,6 +214,20 @@ async def test_volumes_are_where_their_mounts_are_named(room: Room) -> None:
     assert (room.folder / "tray-0/host/var/lib/x/file").read_text() == "kept\n"
 
 
+async def test_volumes_follow_what_they_come_from(room: Room, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("levers9.lab.pod._RENEWED_EVERY_S", 0.05)
+    await room.kube.create(CONFIG_MAPS, {"metadata": {"name": "c"}, "data": {"key": "old"}}, "default")
+    volumes = [{"name": "config", "configMap": {"name": "c"}}]
+    script = "echo up; until grep -q new /etc/app/key; do sleep 0.05; done; cat /etc/app/key"
+    container = {**shell(script), "volumeMounts": [{"name": "config", "mountPath": "/etc/app"}]}
+    async with running(room.life(container, volumes=volumes)) as life:
+        await until(life, lambda: life.containers["main"].runs)
+        await said(life, "up")
+        await room.kube.patch(CONFIG_MAPS, "c", {"data": {"key": "new"}}, "default")
+        await life.over.wait()
+    assert log_of(life) == "up\nnew"
+
+
 async def test_init_containers_run_one_after_the_other_and_a_failed_one_ends_the_pod(room: Room) -> None:
     before = [
         {"name": "first", "image": "busybox", **shell("exit 0")},
