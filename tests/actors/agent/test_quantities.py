@@ -14,6 +14,7 @@ SUFFIXES = st.sampled_from(["", *FACTORS])
 EXPONENTS = st.from_regex(r"[eE][+-]?\d{1,2}", fullmatch=True).filter(str.isascii)
 
 
+@pytest.mark.slow
 @given(NUMBERS, st.one_of(SUFFIXES, EXPONENTS))
 def test_a_quantity_is_what_its_text_says(number: str, suffix: str) -> None:
     assert Fraction(nanos(number + suffix) or 0, NANO) == quantity(number + suffix)

@@ -4,6 +4,7 @@ import math
 from typing import Any
 
 import msgspec
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from levers9_test_agent import pod
@@ -47,6 +48,7 @@ def pods(draw: st.DrawFn) -> dict[str, Any]:
     return {"metadata": {"name": "p", "uid": "u"}, "spec": spec, "status": status}
 
 
+@pytest.mark.slow
 @given(pods())
 @settings(settings.get_profile("property"))
 def test_it_is_what_the_literal_rule_says(plain: dict[str, Any]) -> None:
@@ -83,6 +85,7 @@ STEPS = st.lists(
 )
 
 
+@pytest.mark.slow
 @given(STEPS)
 def test_the_accounts_are_the_sum_of_the_pods_that_count(steps: list[tuple[str, str, str, str, str]]) -> None:
     accounts, there = Accounts(), dict[str, Pod]()
