@@ -40,6 +40,7 @@ _DAEMONS: Final = {
     "dev": "Everything on this machine, without configuration. With --run FILE it runs that program and stops.",
     "controlplane": "A control plane.",
     "gateway": "One gateway process of a control plane; control planes start their own.",
+    "agent": "The agent of an attached cluster; `levers9 cluster join` has its manifest.",
 }
 
 

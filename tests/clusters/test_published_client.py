@@ -17,6 +17,7 @@ from pathlib import Path
 
 import pytest
 import yaml
+from levers9_test_lab import RunningLab
 
 from ..faults.controlplane import ControlPlane, running, wait_until
 from .spoken_agent import SpokenAgent, variables_of
@@ -24,8 +25,8 @@ from .spoken_agent import SpokenAgent, variables_of
 pytestmark = pytest.mark.slow
 
 VERSION = "levers9==0.15.1"
-INSTALL_S = 300.0
-VERB_S = 60.0
+INSTALL_S = 600.0
+VERB_S = 120.0
 CONFIG = """
 [default]
 token = {token}
@@ -43,10 +44,11 @@ class Client:
     program: Path
     home: Path
 
-    def run(self, *arguments: str, code: int = 0) -> str:
-        """What it prints."""
+    def run(self, *arguments: str, code: int = 0, lab: RunningLab | None = None) -> str:
+        """What it prints, with the context of a lab or without any."""
         keep = {name: os.environ[name] for name in ("PATH", "LANG") if name in os.environ}
-        env = {**keep, "HOME": str(self.home), "CI": "1", "COLUMNS": "200"}
+        context = {"KUBECONFIG": str(lab.kubeconfig)} if lab is not None else {}
+        env = {**keep, **context, "HOME": str(self.home), "CI": "1", "COLUMNS": "200"}
         done = subprocess.run(
             [str(self.program), *arguments], env=env, capture_output=True, text=True, timeout=VERB_S, check=False
         )
@@ -142,6 +144,14 @@ def _share_and_take_back(owner: Client, other: Client) -> None:
     other.run("cluster", "leave", "lab-1", "--yes", "--keep-agent", code=1)
     owner.run("cluster", "share", "lab-1", "--off")
     assert other.rows() == {}
+
+
+def test_it_joins_by_kubectl_waits_for_the_agent_and_leaves(client: Client, lab: RunningLab, kubectl: str) -> None:
+    joined = client.run("cluster", "join", "lab-2", "--gpu", "GB200", "--namespace", "published", lab=lab)
+    assert "lab-2 is online: 2 node(s), 8 free GB200 card(s)" in joined
+    left = client.run("cluster", "leave", "lab-2", "--yes", lab=lab)
+    assert 'deployment.apps "levers9-agent" deleted' in left
+    assert client.rows() == {}
 
 
 def test_a_refusal_is_shown_as_it_was_said(client: Client) -> None:
