@@ -131,6 +131,8 @@ class _Session:
             await self._attend(process, ends)
         finally:
             _kill(process)
+            if ends.terminal >= 0:
+                os.close(ends.terminal)
         await self._say(status_of(process.returncode if process.returncode >= 0 else 128 - process.returncode))
 
     async def _attend(self, process: subprocess.Popen[bytes], ends: _Ends) -> None:
