@@ -15,8 +15,10 @@ from .domains import ROOT, Domains, Tree
 from .fits import Path
 
 COUNTED_MAX: Final = 64  # kinds of questions whose counts are kept; one of 5,000 nodes takes about 1 MiB
+IMPLIED_MAX: Final = 16  # topologies of one label that nobody declared
 FEW: Final = 16  # so many left-out nodes are counted out and in again with each question
 _FLAT: Final = Topology(name="", levels=())
+_IMPLIED: Final = "label "  # no declared topology has a name with a space
 
 
 class Question(msgspec.Struct, frozen=True):
@@ -50,6 +52,11 @@ def unit_of(tree: Tree, together: Together) -> tuple[int, int]:
     return tree.depth(together.level), together.slice_size
 
 
+def is_implied(tree: Tree) -> bool:
+    """Whether nobody declared this topology: it is a label that nodes have."""
+    return tree.name.startswith(_IMPLIED)
+
+
 class Survey:
     """Told of each change of a node; nodes are read when somebody asks."""
 
@@ -59,6 +66,7 @@ class Survey:
         self._kinds: dict[str, NodeKind] = {}  # with which each node was put into the trees
         self._flavors: tuple[Flavor, ...] = ()
         self.trees: dict[str, Tree] = {"": Tree(_FLAT)}
+        self._declared: tuple[Tree, ...] = ()
         self._changes = Changes()
         self._counted: dict[Question, Counted] = {}
 
@@ -66,6 +74,7 @@ class Survey:
         """Other topologies, or flavors; nodes stay known."""
         self._flavors = flavors
         self.trees = {topology.name: Tree(topology) for topology in (_FLAT, *topologies)}
+        self._declared = tuple(tree for tree in self.trees.values() if tree.name)
         self._counted.clear()
         for node in self.nodes.values():
             self._seat(node)
@@ -102,12 +111,12 @@ class Survey:
 
     def levels(self) -> tuple[str, ...]:
         """Every level that some node has, from coarse to fine within each topology."""
-        names = [level for tree in self.trees.values() if tree.paths for level in tree.levels]
+        names = [level for tree in self._declared if tree.paths for level in tree.levels]
         return (*dict.fromkeys(names), NODE_LEVEL)
 
     def place(self, node_id: str) -> Path:
         """The domain of a node in the first topology that has it."""
-        paths = (tree.paths.get(node_id, ROOT)[:-1] for tree in self.trees.values() if tree.name)
+        paths = (tree.paths.get(node_id, ROOT)[:-1] for tree in self._declared)
         return next((path for path in paths if path), ROOT)
 
     # Questions
@@ -120,12 +129,33 @@ class Survey:
         if together.topology:
             trees = named
         elif mode is TopologyMode.PREFERRED or (level and level != NODE_LEVEL):
-            trees = [*(tree for tree in self.trees.values() if tree.name), flat]
+            trees = [*self._declared, flat]
         else:
             trees = [flat]
         if level and level != NODE_LEVEL:
+            if not together.topology and not any(level in tree.levels for tree in self._declared):
+                return self._implied(level)
             return [tree for tree in trees if level in tree.levels and tree.paths]
         return [] if mode is not TopologyMode.NONE and not level else [tree for tree in trees if tree.paths]
+
+    def _implied(self, level: str) -> list[Tree]:
+        """A label that nodes have, and no topology, is a topology of its own."""
+        name = f"{_IMPLIED}{level}"
+        if name not in self.trees:
+            if not any(node.kind.traits.label(level) for node in self.nodes.values()):
+                return []
+            self._make_room()
+            self.trees[name] = Tree(Topology(name=name, levels=(level,)))
+            for node in self.nodes.values():
+                self._seat(node)
+        tree = self.trees[name]
+        return [tree] if tree.paths else []
+
+    def _make_room(self) -> None:
+        implied = [name for name in self.trees if name.startswith(_IMPLIED)]
+        if len(implied) >= IMPLIED_MAX:
+            del self.trees[implied[0]]
+            self._counted = {asked: kept for asked, kept in self._counted.items() if asked.topology != implied[0]}
 
     def counts(
         self, tree: Tree, shape: Shape, together: Together, standings: frozenset[Standing], without: frozenset[str]

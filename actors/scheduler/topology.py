@@ -23,7 +23,7 @@ from .fits import Part
 from .gangs import of_one_type
 from .regrouping import Regrouping
 from .shortage import alone, excluded, helpful, lack, reason_for
-from .survey import Survey
+from .survey import Survey, is_implied
 
 CLOSED_LOOKED_AT: Final = 512  # for a reason
 
@@ -170,9 +170,11 @@ class Topologies(Survey):
             return self._no_such_level(members, together)
         counts = [self.counts(tree, shape, together, standings, without) for tree in trees]
         reason = reason_for(counts, members, together)
+        tree = self.trees[reason.topology]
+        if is_implied(tree):  # its name is the level's, which is told anyway
+            reason = msgspec.structs.replace(reason, topology="")
         if not explained:
             return reason
-        tree = self.trees[reason.topology]
         excluded = self._excluded(tree, members, shape, together, standings, without)
         if reason.kind is HoldKind.TOPOLOGY:
             return msgspec.structs.replace(reason, excluded=excluded)

@@ -8,7 +8,7 @@ import pytest
 
 from levers9.actors.scheduler.capacity import Node, Standing, new_node
 from levers9.actors.scheduler.counting import CHANGES_KEPT
-from levers9.actors.scheduler.survey import COUNTED_MAX, flavor_of
+from levers9.actors.scheduler.survey import COUNTED_MAX, IMPLIED_MAX, flavor_of
 from levers9.actors.scheduler.topology import Assignment, Topologies
 from levers9.model.gangs import NODE_LEVEL, Together, TopologyMode
 from levers9.model.nodes import Traits
@@ -164,6 +164,29 @@ def test_of_two_topologies_with_the_level_one_is_used() -> None:
     assert hold(at.assign(5, ONE, Together(PREFERRED, "rack"), OPEN)).fits == 4
     named = hold(at.assign(4, ONE, Together(REQUIRED, "rack", topology="east"), OPEN))
     assert (named.topology, named.fits) == ("east", 3)
+
+
+def test_a_label_that_no_topology_has_is_a_level_of_its_own() -> None:
+    cell = topologies(
+        node_of("a", 4, zone="east"), node_of("b", 3, zone="west"), node_of("c", 3, zone="west"), node_of("d", 9)
+    )
+
+    together = cell.assign(6, ONE, Together(REQUIRED, "zone"), OPEN)
+    apart = hold(cell.assign(7, ONE, Together(REQUIRED, "zone"), OPEN))
+
+    assert spread(together) == {"b": 3, "c": 3}
+    assert (apart.kind, apart.fits, apart.topology, apart.level) == (HoldKind.TOPOLOGY, 6, "", "zone")
+    assert cell.levels() == (NODE_LEVEL,)
+
+
+def test_levels_that_nobody_declared_are_kept_for_few_labels_at_once() -> None:
+    labels = {f"l{number}": "x" for number in range(IMPLIED_MAX + 2)}
+    cell = topologies(node_of("a", 4, **labels), configured=())
+
+    answers = [cell.assign(2, ONE, Together(REQUIRED, label), OPEN) for label in labels]
+
+    assert [spread(answer) for answer in answers] == [{"a": 2}] * len(labels)
+    assert len(cell.trees) == 1 + IMPLIED_MAX
 
 
 def test_a_level_that_no_node_has_is_refused_with_those_that_exist() -> None:
