@@ -23,6 +23,7 @@ _VERSION_PACKAGE: Final = "k8s.io/component-base/version"
 _INSTALL_GO: Final = "Install Go 1.26 or newer, or point KUBEBUILDER_ASSETS at a folder that has them."
 _INSTALL_ETCD: Final = "Install it: on Debian and Ubuntu, apt-get install etcd-server."
 TOLD_EVERY_S: Final = 30.0
+_BUILDING: Final = ".building-"
 
 Say = Callable[[str], None]
 
@@ -80,7 +81,9 @@ def build(go: str, folder: Path, environment: Mapping[str, str], say: Say, every
     with _locked(folder.with_name(f".{folder.name}.lock"), say):
         if all(shutil.which(name, path=str(folder)) for name in BUILT):
             return  # somebody else has built them while we waited
-        with tempfile.TemporaryDirectory(prefix=".building-", dir=folder.parent) as fresh:
+        for stale in folder.parent.glob(f"{_BUILDING}*"):
+            shutil.rmtree(stale, ignore_errors=True)  # of a build that was killed
+        with tempfile.TemporaryDirectory(prefix=_BUILDING, dir=folder.parent) as fresh:
             _compile(go, Path(fresh) / "out", environment, say, every_s)
             shutil.rmtree(folder, ignore_errors=True)
             (Path(fresh) / "out").rename(folder)

@@ -113,6 +113,13 @@ def test_a_build_that_fails_leaves_nothing_and_says_what_go_said(tmp_path: Path,
     assert not list(cache_folder(environment).parent.glob(".building-*"))
 
 
+def test_what_a_killed_build_has_left_is_removed_by_the_next(tmp_path: Path, environment: dict[str, str]) -> None:
+    left = cache_folder(environment).parent / ".building-left"
+    left.mkdir(parents=True)
+    build(fake_go(tmp_path), cache_folder(environment), environment, silent)
+    assert not left.exists()
+
+
 def test_the_release_is_the_one_that_the_module_pins() -> None:
     text = GO_MOD.read_text()
     assert f"k8s.io/kubernetes {KUBERNETES}" in text
