@@ -50,7 +50,6 @@ _STATUS_OF: Final = {
     RATE_LIMITED: 429,
 }
 _PASSING: Final = frozenset({429, *range(500, 600)})  # what is so now may be otherwise at the next dial
-_CODE_OF: Final = {401: UNAUTHENTICATED, 403: FORBIDDEN}
 
 _FOREIGN: Final = (
     trio_websocket.HandshakeError,
@@ -308,11 +307,9 @@ def _translate(url: str, error: BaseException | None) -> Exception:
         return BrokenByPeer(f"{url} answered with HTTP status {error.status_code}.")
     try:
         refusal = msgspec.json.decode(error.body or b"", type=_Refusal)
-        return Refused(refusal.what, refusal.why, refusal.fix, refusal.code)
-    except msgspec.MsgspecError:
-        code = _CODE_OF.get(error.status_code)
-    what = f"{url} answered with HTTP status {error.status_code}."
-    return BrokenByPeer(what) if code is None else Refused(what, fix="Check the token.", code=code)
+    except msgspec.MsgspecError:  # a proxy's own answer, say: it is not the control plane that does not want us
+        return BrokenByPeer(f"{url} answered with HTTP status {error.status_code}, and not as a control plane does.")
+    return Refused(refusal.what, refusal.why, refusal.fix, refusal.code)
 
 
 def _reason(error: BaseException | None) -> str:

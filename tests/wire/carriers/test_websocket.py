@@ -167,13 +167,15 @@ async def a_raw_server(answer: bytes) -> AsyncIterator[str]:
 @pytest.mark.parametrize(
     ("answer", "error"),
     [
-        (b"HTTP/1.1 401 Unauthorized\r\nContent-Length: 2\r\n\r\nno", Refused),
+        (b"HTTP/1.1 401 Unauthorized\r\nContent-Length: 2\r\n\r\nno", BrokenByPeer),
+        (b'HTTP/1.1 403 Forbidden\r\nContent-Length: 17\r\n\r\n{"message": "no"}', BrokenByPeer),
+        (b'HTTP/1.1 403 Forbidden\r\nContent-Length: 33\r\n\r\n{"code": "forbidden", "what": ""}', Refused),
         (b"HTTP/1.1 404 Not Found\r\nContent-Length: 0\r\n\r\n", BrokenByPeer),
         (b"SSH-2.0-OpenSSH_9.2\r\n", BrokenByPeer),
         (b"", BrokenByPeer),
     ],
 )
-async def test_other_answers_than_ours(answer: bytes, error: type[Exception]) -> None:
+async def test_only_a_control_plane_refuses_for_good(answer: bytes, error: type[Exception]) -> None:
     async with a_raw_server(answer) as url:
         with pytest.raises(error):
             await websocket.connect(url)
