@@ -207,7 +207,7 @@ async def test_a_watch_waits_for_what_is_to_come(world: World) -> None:
 async def test_what_leaves_a_selection_is_deleted_there_and_what_enters_is_added(world: World) -> None:
     since = (await world.kube.list(PODS, world.namespace)).version
     await world.kube.create(PODS, a_pod("one", {"in": "no"}), world.namespace)
-    for value in ("yes", "still", "no"):
+    for value in ("neither", "yes", "still", "no", "never"):
         await world.kube.patch(PODS, "one", {"metadata": {"labels": {"in": value}}}, world.namespace)
     await world.kube.create(PODS, a_pod("other", {"in": "yes"}), world.namespace)
     changes = await next_changes(world.kube, world.namespace, since, 4, labels="in in (yes, still)")
