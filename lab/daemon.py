@@ -101,13 +101,13 @@ class Lab:
             fleet = Fleet(states, self.folder.nodes, services, port, self.settings.grace_s / 4)
             desk = Desk(self.folder, self.settings, self.plan.url, fleet, self.controlplane)
             await nursery.start(serve_talk, self.folder, desk)
-            self._progress.tell(Step(f"The API server is ready; {len(states)} nodes register."))
+            self._progress.tell(Step("The API server is ready; nodes register."))
             context = server_context(self.folder)
             for kubelet in fleet.kubelets.values():
                 await nursery.start(serve_kubelet, kubelet, port, context)
             await nursery.start(fleet.run)
             task_status.started()
-            self._progress.tell(Step(f"{len(states)} nodes are ready.", done=True))
+            self._progress.tell(Step("All nodes are ready.", done=True))
             self._progress.close()
 
     def _endpoint(self) -> Endpoint:

@@ -32,7 +32,9 @@ async def perform(verb: Verb, kubelet: Kubelet, kube: Kube, slow_s: float) -> st
         case Verb.SPLIT_DOMAIN | Verb.JOIN_DOMAIN:
             faults.split = verb is Verb.SPLIT_DOMAIN
             await kubelet.tell_labels()
-    return DONE[verb].format(node=kubelet.name, slow_s=faults.slow_s, cards=len(kubelet.tray.healthy))
+    tray = kubelet.tray
+    counts = {"cards": len(tray.healthy), "all_cards": len(tray.plan.cards)}
+    return DONE[verb].format(node=kubelet.name, slow_s=faults.slow_s, **counts)
 
 
 async def _change_cards(kubelet: Kubelet, lost: int) -> None:

@@ -66,7 +66,8 @@ class Kubelet:
                 await self._reachable.wait()
                 wake = self._wake
                 await trio.sleep(self.tray.faults.slow_s)
-                self.sync()
+                if self.tray.reachable:
+                    self.sync()
                 await wake.wait()
 
     def wake(self) -> None:

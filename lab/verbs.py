@@ -40,8 +40,8 @@ DONE: Final = {
     Verb.FAIL_PULL: "{node} can't pull images, and has none left. Undo: levers9 lab pull-again {node}.",
     Verb.PULL_AGAIN: "{node} pulls images again.",
     Verb.EVICT: "{node} has evicted its pods.",
-    Verb.LOSE_CARD: "{node} has {cards} cards left. Undo: levers9 lab regain-card {node}.",
-    Verb.REGAIN_CARD: "{node} has {cards} cards.",
+    Verb.LOSE_CARD: "{node} offers {cards} of {all_cards} cards. Undo: levers9 lab regain-card {node}.",
+    Verb.REGAIN_CARD: "{node} offers {cards} of {all_cards} cards.",
     Verb.SPLIT_DOMAIN: "{node} is alone in an NVLink domain. Undo: levers9 lab join-domain {node}.",
     Verb.JOIN_DOMAIN: "{node} is in its NVLink domain.",
 }

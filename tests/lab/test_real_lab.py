@@ -2,6 +2,8 @@
 
 import os
 import subprocess
+import sys
+from pathlib import Path
 
 import pytest
 import trio
@@ -354,6 +356,40 @@ async def finished(kube: KubeClient, namespace: str) -> bool:
 
 
 # Up and down
+
+
+def levers9_says(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-P", "-c", "from levers9.cli import main; main()", "lab", *arguments],
+        env={**os.environ, "LEVERS9_LAB_DIR": str(folder)},
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+
+
+def test_a_person_starts_a_lab_looks_at_it_breaks_it_and_ends_it(tmp_path: Path) -> None:
+    if why := missing():
+        pytest.skip(why)
+    folder = tmp_path / "lab"
+    try:
+        up = levers9_says(folder, "up", "--trays", "1", "--gpus", "2", "--gpu", "L4", "--user", "anna")
+        again = levers9_says(folder, "up")
+        lost = levers9_says(folder, "lose-card", "tray-0")
+        status = levers9_says(folder, "status")
+        nobody = levers9_says(folder, "cordon", "tray-9")
+        anna = levers9_says(folder, "kubeconfig", "--user", "anna")
+    finally:
+        down = levers9_says(folder, "down")
+    assert up.stdout == f"export KUBECONFIG={folder}/kubeconfig\n"
+    assert "All nodes are ready." in up.stderr
+    assert (again.returncode, "runs here already" in again.stderr) == (1, True)
+    assert lost.stdout == "tray-0 offers 1 of 2 cards. Undo: levers9 lab regain-card tray-0.\n"
+    assert status.stdout.splitlines()[1].split()[:5] == ["tray-0", "ready", "L4", "1", "1"]
+    assert "There is no node tray-9; there are tray-0." in nobody.stderr
+    assert anna.stdout == f"{folder}/kubeconfig-anna\n"
+    assert (down.returncode, down.stderr) == (0, "The lab is down.\n")
 
 
 async def test_down_leaves_no_process_and_no_file() -> None:
