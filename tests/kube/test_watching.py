@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from levers9.errors import KubeRefused, KubeUnavailable, VersionGone
 from levers9.kube.client import WATCH_END_GRACE_S, WATCH_S, open_kube
-from levers9.kube.connection import PROBE_AFTER_S, http_client
+from levers9.kube.connection import CLOSE_WITHIN_S, PROBE_AFTER_S, http_client
 from levers9.kube.endpoint import Endpoint
 from levers9.kube.face import Change, ChangeType
 from levers9.kube.kinds import PODS
@@ -146,11 +146,11 @@ async def test_a_watch_that_breaks_is_no_end(last: bytes) -> None:
 
 async def test_a_watch_that_is_left_closes_its_connection() -> None:
     async with a_raw_server(CHUNKED, chunk(event("ADDED", "a", 2)), stalls=True) as server:
-        async with open_kube(Endpoint(server=server.url), Chance(1)) as kube:
-            async with kube.watch(PODS, since="1") as changes:
-                async for _ in changes:
-                    break
-            with trio.fail_after(5):
+        with trio.fail_after(CLOSE_WITHIN_S / 2):
+            async with open_kube(Endpoint(server=server.url), Chance(1)) as kube:
+                async with kube.watch(PODS, since="1") as changes:
+                    async for _ in changes:
+                        break
                 await server.closed.wait()
     assert server.closed.is_set()
 
