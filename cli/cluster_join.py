@@ -55,11 +55,12 @@ async def join(wish: Wish, plane: Plane, kube: Kube, context: Context, progress:
     known = (await plane.clusters()).clusters  # whoever is unknown to the control plane hears it first
     progress.tell(f"Context {context.name}, at {context.server}.")
     await check_rights(kube, context, wish.namespace)
-    wish = await _surveyed(wish, kube, progress)
+    seen = await _survey(wish, kube, progress)
+    wish = msgspec.structs.replace(wish, flavor=wish.flavor or str(seen.flavour))
     await _check_namespace(wish, known, kube, progress)
     attached = await plane.register(wish)
     _tell_registered(attached, progress)
-    _warn_of_url(attached.url, context, progress)
+    _warn_of_url(attached.url, seen, progress)
     parts = parts_of(attached.manifest)
     progress.tell(f"Applying {_named(parts)}.")
     await apply(kube, parts)
@@ -79,18 +80,17 @@ async def hand_out(wish: Wish, plane: Plane, progress: Progress) -> Cluster:
     return await wait(wish, attached, plane, progress, None)
 
 
-async def _surveyed(wish: Wish, kube: Kube, progress: Progress) -> Wish:
-    """The wish with the flavour that the nodes tell."""
+async def _survey(wish: Wish, kube: Kube, progress: Progress) -> Survey:
+    """What the nodes tell, told."""
     nodes = (await kube.list(kinds.NODES)).items
-    seen: Survey = survey(nodes, wish.selector)
+    seen = survey(nodes, wish.selector)
     named = "The selector names" if wish.selector else "All nodes are lent:"
     progress.tell(f"{named} {seen.sentence}.")
     for advice in seen.advice:
         progress.tell(f"Warning: {advice}")
-    flavor = wish.flavor or str(seen.flavour)
-    if flavor and not wish.flavor:
-        progress.tell(f"Its nodes say that it is {flavor.upper()}.")
-    return msgspec.structs.replace(wish, flavor=flavor)
+    if seen.flavour and not wish.flavor:
+        progress.tell(f"Its nodes say that it is {seen.flavour.upper()}.")
+    return seen
 
 
 async def _check_namespace(wish: Wish, clusters: Sequence[Cluster], kube: Kube, progress: Progress) -> None:
@@ -116,9 +116,10 @@ def _tell_registered(attached: Attached, progress: Progress) -> None:
     progress.tell(f"{name} {said}. Its agent dials {attached.url}.")
 
 
-def _warn_of_url(url: str, context: Context, progress: Progress) -> None:
+def _warn_of_url(url: str, seen: Survey, progress: Progress) -> None:
+    """Pods of a cluster in a container on this machine do not reach its loopback either; those of a lab do."""
     parts = urlsplit(url)
-    if parts.hostname in _LOOPBACK and urlsplit(context.server).hostname not in _LOOPBACK:
+    if parts.hostname in _LOOPBACK and not seen.here:
         progress.tell(
             f"Warning: {url} is reached from this machine only. Start the control plane with --external-url, which "
             "names it as pods of that cluster reach it."

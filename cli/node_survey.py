@@ -21,17 +21,22 @@ _MARKS: Final = {
     Flavour.AKS: "kubernetes.azure.com/cluster",
 }
 _ONE_WITHOUT: Final = "The one node that is lent has no card."
+_LAB: Final = "levers9.dev/lab"
 _SHOWN: Final = 6  # values and labels, at most
 
 
 class Survey(msgspec.Struct, frozen=True, kw_only=True):
-    """How many nodes there are, how many the selector names, and how many cards those have."""
+    """How many nodes there are, how many the selector names, and how many cards those have.
+
+    `here` says that pods run on this very machine, as processes: it is a lab.
+    """
 
     flavour: Flavour
     nodes: int
     matched: int
     cards: int
     advice: tuple[str, ...]
+    here: bool = False
 
     @property
     def sentence(self) -> str:
@@ -51,6 +56,7 @@ def survey(nodes: Sequence[Node], selector: str) -> Survey:
         matched=len(matched),
         cards=cards,
         advice=tuple(_advice(nodes, matched, terms, cards)),
+        here=bool(nodes) and all(_LAB in node.metadata.labels for node in nodes),
     )
 
 

@@ -176,6 +176,14 @@ async def test_an_address_that_the_agent_cannot_dial_is_warned_of(kube: MemoryCl
     assert ("Warning" in said.told) is bool(told)
 
 
+async def test_pods_of_a_lab_reach_this_machine(kube: MemoryCluster) -> None:
+    lab = MemoryCluster()
+    lab.add_node("tray-0", labels={"levers9.dev/lab": "true"})
+    said = Said(url="http://127.0.0.1:1994")
+    await said.join(lab)
+    assert "Warning" not in said.told
+
+
 async def test_each_state_is_told_once_until_the_agent_has_come(kube: MemoryCluster, autojump_clock: MockClock) -> None:
     states = iter([WAITING, WAITING, WAITING, msgspec.structs.replace(WAITING, status="online"), ONLINE])
     said = Said(shown=lambda: next(states))
