@@ -195,3 +195,35 @@ def removal(worker_id: str, why: str = "nobody needs it", *, leader_epoch: int =
     """A removal."""
     message = DeleteWorkerJob(namespace="levers9", leader_epoch=leader_epoch, worker_id=worker_id, why=why)
     return events.LetterCame(message)
+
+
+def ours(
+    worker_id: str = "w1", *, node: str = "n1", phase: str = "Pending", uid: str = "pod-1", **more: object
+) -> events.PodIs:
+    return events.PodIs(
+        pod(worker_id, node, uid=uid, namespace="levers9", phase=phase, labels=marks(worker_id), **more)  # type: ignore[arg-type]
+    )
+
+
+def running(agent: Watched, worker_id: str = "w1", node: str = "n1") -> None:
+    """A worker is ordered, its Job is made and its pod runs."""
+    agent.say(order(worker_id, node))
+    agent.say(events.JobMade(worker_id, job(worker_id, node=node)))
+    agent.say(ours(worker_id, node=node, phase="Running", uid=f"pod-{worker_id}"))
+
+
+def standing(agent: Watched, worker_id: str = "w1") -> JobReport:
+    return next(one for one in agent.report().jobs if one.worker_id == worker_id)
+
+
+def test_where_a_worker_s_pod_is_reached_is_told_while_it_runs() -> None:
+    agent = Watched()
+    agent.see(nodes=[node()])
+    agent.say(order("w1", "n1"))
+    agent.say(events.JobMade("w1", job("w1")))
+    agent.say(ours("w1", phase="Pending", uid="pod-w1", status={"podIP": "10.2.3.4"}))
+    assert standing(agent).address == ""
+    agent.say(ours("w1", phase="Running", uid="pod-w1", status={"podIP": "10.2.3.4"}))
+    assert standing(agent).address == "10.2.3.4"
+    agent.say(ours("w1", phase="Failed", uid="pod-w1", status={"podIP": "10.2.3.4"}))
+    assert standing(agent).address == ""
