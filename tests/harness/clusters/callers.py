@@ -15,7 +15,7 @@ from levers9.model.resources import Shape
 from levers9.model.states import TaskState
 from levers9.sdk.ledger import Arrival
 from levers9.wire.carrier import Carrier
-from levers9.wire.client import CancelAccepted, NewTask, RegisterStub, StubRegistered, StubSpec, TaskResult
+from levers9.wire.client import CancelAccepted, ExplainTask, NewTask, RegisterStub, StubRegistered, StubSpec, TaskResult
 
 from .plan import WorkPlan
 
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from .world import ClusterWorld
 
 LOOKS_EVERY_S: Final = 1.0
+EXPLAINED_WITHIN_S: Final = 30.0
 RACK: Final = "topology.kubernetes.io/rack"
 TIMEOUT_S: Final = 2000.0
 RETRIES: Final = 6  # workers die often here, and the reason for an end should be another one
@@ -137,6 +138,14 @@ class Caller:
     def missing(self) -> tuple[str, ...]:
         """Calls that have not ended."""
         return tuple(task_id for task_id in self.calls if task_id not in self.ends)
+
+    async def why_missing(self) -> str:
+        """How many calls have not ended, and why the first of them waits, in the platform's words."""
+        first = self.missing()[0]
+        with trio.move_on_after(EXPLAINED_WITHIN_S):
+            told = await self.connection.answer_to(ExplainTask(task_id=first))
+            return f"{len(self.missing())} of {self.workspace}, {first} for {getattr(told, 'reasons', told)}"
+        return f"{len(self.missing())} of {self.workspace}, {first} and nobody says why"
 
     async def cancel_some(self, luck: float) -> None:
         """Cancel half of the calls of one submission, ended or not."""

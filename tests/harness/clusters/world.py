@@ -156,9 +156,8 @@ class ClusterWorld(ControlPlane):
             for caller in self.callers.values():
                 await caller.until_all_ended()
         if scope.cancelled_caught:
-            missing = [task_id for caller in self.callers.values() for task_id in caller.missing()]
-            rows = [str(self.truth.tables.tasks.get(task_id)) for task_id in missing[:3]]
-            self.violated(f"I3: {len(missing)} calls never ended; the store says {rows}")
+            said = [await caller.why_missing() for caller in self.callers.values() if caller.missing()]
+            self.violated(f"I3: calls never ended: {said}")
             await trio.lowlevel.checkpoint()
 
     async def _cancel_what_nobody_may_do(self) -> None:
@@ -191,6 +190,11 @@ class ClusterWorld(ControlPlane):
         tables = self.truth.tables
         pools = {cluster.pool for cluster in self.clusters if not cluster.left}
         found += [f"there is a pool {pool} of no cluster" for pool, _ in tables.pools if pool not in pools]
+        found += [f"the pool {name} is taken away and not gone" for name in tables.pool_specs]
+        agents = [row.subject for row in tables.tokens.values() if row.kind is TokenKind.AGENT and row.active]
+        attached = [cluster.cluster_id for cluster in self.clusters if not cluster.left]
+        if sorted(agents) != sorted(attached):
+            found.append(f"there are agents' tokens for {agents}, and the clusters {attached}")
         return self.truth.unrest() + found
 
     def _report(self) -> Report:
