@@ -37,8 +37,8 @@ class Board:
         self.lacking: dict[str, Lacking] = {}  # by request: what it takes to replace those whom it lost
 
     def wake_by(self, node: Node) -> None:
-        """Room came, or was freed: whoever may fit there now is looked at again."""
-        if node.standing in (Standing.OPEN, Standing.COMING):
+        """Room came, was freed, or can be had again: whoever may fit there now is looked at again."""
+        if node.standing is not Standing.CLOSED:
             self.queues.wake_room(*node.takers())
 
     def would_help(self, request_id: str, workspace: str) -> bool:

@@ -138,7 +138,11 @@ class Core(Board):
                     self.tenants.changes(known)
                 self.wake_by(self.fleet.set_node(event))
             case events.NodeGone(node_id=node_id):
-                self.tenants.lose(self.fleet.drop_node(node_id))
+                gone = self.fleet.drop_node(node_id)
+                self.tenants.lose(gone)
+                again = None if gone is None else self.fleet.offered(gone.kind.pool, gone.name)
+                if again is not None:
+                    self.wake_by(again)
         self.queues.set_apart(self.fleet.apart)
         self.queues.set_total(self.fleet.total)
 

@@ -239,8 +239,12 @@ class Fleet:
         self._drop_offered(pool, name)
         self._put(pool, node)
 
+    def offered(self, pool: str, name: str) -> Node | None:
+        """The named node of a pool where it has no worker; None where it has one, or is not known."""
+        return self.nodes.get(offered_id(pool, name))
+
     def _drop_offered(self, pool: Pool, name: str) -> None:
-        node = pool.nodes.get(offered_id(pool.name, name))
+        node = self.offered(pool.name, name)
         if node is not None:
             self._forget(node)
 

@@ -8,6 +8,7 @@ from levers9.actors.scheduler.core import Core
 from levers9.actors.scheduler.events import Request
 from levers9.actors.scheduler.holding import COUNTED_AT_ONCE, MANY_GROUPS, TELL_EVERY_S
 from levers9.actors.scheduler.placement import new_placement
+from levers9.model.nodes import NodeOffer, Traits
 from levers9.model.resources import Capacity, Shape
 
 SIZE = Capacity(cpu_milli=1000, memory_mib=1000)
@@ -22,9 +23,12 @@ class Told:
 
     def wanted(self, *told: events.Event) -> list[int]:
         """How many containers the pool is asked for, each time that it is."""
+        return [sum(number for _, number in wish.shapes) for wish in self.wishes(*told)]
+
+    def wishes(self, *told: events.Event) -> list[events.RoomWanted]:
+        """What pools are asked for."""
         decisions = [one for event in (*told, events.Planned()) for one in self.core.handle(event, self.now_s)]
-        wishes = [one for one in decisions if isinstance(one, events.RoomWanted)]
-        return [sum(number for _, number in wish.shapes) for wish in wishes]
+        return [one for one in decisions if isinstance(one, events.RoomWanted)]
 
 
 def asked(name: str, shape: Shape = WHOLE, workspace: str = "w") -> events.Event:
@@ -74,3 +78,17 @@ def test_room_on_its_way_is_counted_once_for_all_that_wait() -> None:
     told.wanted(coming("one"), coming("two"))
     assert told.wanted(asked("a", half), asked("b", half), asked("c")) == []
     assert told.wanted(asked("d", half)) == [1]
+
+
+def test_a_gang_that_waits_for_nodes_is_looked_at_again_when_a_worker_that_had_one_is_gone() -> None:
+    told = Told()
+    offers = tuple(NodeOffer(capacity=SIZE, traits=Traits(node=name)) for name in ("n1", "n2"))
+    there = events.NodeSet(node_id="w", pool="q", capacity=SIZE, traits=Traits(node="n1"), standing=Standing.CLOSED)
+    shape = Shape(cpu_milli=1000, memory_mib=1000, pool="q")
+    gang = Request(request_id="g", group="g", workspace="w", members=("a", "b"), shape=shape)
+    told.wanted(events.PoolSet(pool="q"), events.NodesOffered(pool="q", offers=offers), there)
+    told.wanted(events.Requested(requests=(gang,)))
+
+    wishes = told.wishes(events.NodeGone(node_id="w"))
+
+    assert [one.nodes for wish in wishes for one in wish.gangs] == [("n1", "n2")]
