@@ -5,7 +5,7 @@ import pytest
 from levers9_test_agent import SPEC, UNIX_S, Watched, job, marks, node, order, ours, removal, running, standing
 
 from levers9.actors.agent import events
-from levers9.actors.agent.events import DropJob, MakeJob
+from levers9.actors.agent.events import DropJob, MakeJob, View
 from levers9.wire.cluster import JobPhase
 
 # Orders
@@ -340,3 +340,15 @@ def test_what_ended_is_not_remembered_without_end() -> None:
     agent.now_s += 3600.0
     agent.say(events.TimePassed())
     assert agent.reports[-1].jobs == ()
+
+
+def test_before_everything_was_seen_nobody_is_thought_dead() -> None:
+    agent = Watched()
+    for view, event in ((View.JOBS, events.JobIs(job("w1"))), (View.PODS, ours(phase="Running"))):
+        agent.say(events.ListBegan(view))
+        assert agent.say(event) == []
+        assert agent.say(events.ListEnded(view)) == []
+    agent.say(events.ListBegan(View.NODES))
+    agent.say(events.NodeIs(node()))
+    agent.say(events.ListEnded(View.NODES))
+    assert standing(agent).phase is JobPhase.RUNNING

@@ -198,3 +198,19 @@ def test_a_report_of_a_large_cluster_comes_in_parts_that_fit_in_a_frame() -> Non
     assert [(part.part, part.parts, part.sequence) for part in parts] == [(n, len(parts), 7) for n in range(len(parts))]
     assert max(len(pack(part)) for part in parts) < FRAME_MAX_BYTES
     assert in_parts(msgspec.structs.replace(whole, nodes=nodes[:3], jobs=()))[0].parts == 1
+
+
+def test_more_cards_than_any_machine_has_are_multiples_of_them() -> None:
+    agent = Watched()
+    agent.see(nodes=[node(cards=17)])
+    (told,) = agent.report().nodes
+    assert told.allocatable.gpu_count == 0
+    assert "no machine has so many" in told.why
+
+
+def test_a_view_that_was_old_when_that_was_noticed_is_as_old_as_it_is() -> None:
+    agent = Watched()
+    agent.see(nodes=[node()])
+    agent.say(events.ViewLost(View.NODES, "no answer", age_s=40.0))
+    agent.wait(1.0)
+    assert agent.reports[-1].view_age_s > 40.0
