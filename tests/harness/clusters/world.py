@@ -179,7 +179,8 @@ class ClusterWorld(ControlPlane):
     async def _drain_all(self) -> None:
         """What would wind down by itself after some idle minutes is told to."""
         while live := [row.worker_id for row in self.truth.tables.workers.values() if row.state in _DRAINABLE]:
-            await self.ask(TellWorkers(worker_ids=tuple(live), wish=WorkerWish.DRAIN), "north", admin=True)
+            with contextlib.suppress(Refused):  # they are gone meanwhile
+                await self.ask(TellWorkers(worker_ids=tuple(live), wish=WorkerWish.DRAIN), "north", admin=True)
             await trio.sleep(LOOKS_EVERY_S)
 
     def _unrest(self) -> list[str]:
