@@ -22,7 +22,7 @@ import trio
 from .. import __version__
 from ..actors.agent import AgentActor, Place
 from ..actors.agent.events import Event, LetterCame, LinkOpened, LinkQuiet
-from ..errors import ClosedByUs, ConfigError, LeversError, PeerProtocolError, Refused
+from ..errors import ClosedByUs, ConfigError, EpochSuperseded, LeversError, PeerProtocolError, Refused
 from ..kube.client import open_kube
 from ..kube.config import load_config
 from ..kube.face import Kube
@@ -208,7 +208,7 @@ async def _in_cluster(config: AgentConfig) -> None:
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run an agent; the exit status is 0 when it was asked to end, 2 for a wrong configuration."""
+    """Run an agent; the exit status is 0 when it was asked to end, 1 when another works, 2 for a wrong configuration."""
     set_up_logs()
     if sys.argv[1:] if argv is None else argv:
         print(f"levers9 agent takes no options. {_BY_HAND}", file=sys.stderr)
@@ -229,6 +229,9 @@ def _run(config: AgentConfig) -> int:
     except* ConfigError as errors:
         _log.error("the agent cannot work", errors=[str(one) for one in leaves(errors)])
         code = 2
+    except* EpochSuperseded as errors:
+        _log.error("another agent of this cluster works", errors=[str(one) for one in leaves(errors)])
+        code = 1
     return code
 
 

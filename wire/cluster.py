@@ -105,7 +105,10 @@ class AgentReady(Message, frozen=True, kw_only=True):
 
 
 class AgentSettings(Message, frozen=True, kw_only=True):
-    """Which nodes to report, and how workers are started there. Sent when an agent is ready, and when they change."""
+    """Which nodes to report, and how workers are started there. Sent when an agent is ready, and when they change.
+
+    `agent_epoch` is the newest life of this cluster's agent that was heard: an older one is superseded, and ends.
+    """
 
     sender: ClassVar[str] = "clusters"
     receiver: ClassVar[str] = "agent"
@@ -118,6 +121,7 @@ class AgentSettings(Message, frozen=True, kw_only=True):
     ca_pem: str = ""  # certificates that workers trust beside the system's
     cache_max_gb: int = 0
     cache_min_free_pct: int = 0
+    agent_epoch: int = 0
 
     def coalesce_key(self) -> str:
         """There is one cluster."""

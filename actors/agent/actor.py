@@ -14,7 +14,7 @@ import msgspec
 import structlog
 import trio
 
-from ...errors import AlreadyThere, KubeRefused, KubeUnavailable
+from ...errors import AlreadyThere, EpochSuperseded, KubeRefused, KubeUnavailable
 from ...kube.face import ChangeType, Kube
 from ...kube.kinds import JOBS, NODES
 from ...kube.mirror import Away, Back, Changed, Listed, Mirror, MirrorStatistics
@@ -73,6 +73,8 @@ class AgentActor:
         self._saying = trio.Event()
         self._wake = trio.Event()
         self._nursery: trio.Nursery | None = None
+        self._epoch = epoch
+        self._over = trio.Event()
         self._reports, self._reported_at_s = 0, 0.0
         told_jobs = partial(self._told, View.JOBS, event=events.JobIs)
         self._nodes = Mirror(kube, NODES, partial(self._told, View.NODES, event=events.NodeIs), chance)
@@ -80,7 +82,7 @@ class AgentActor:
         self._jobs = Mirror(kube, JOBS, told_jobs, chance, namespace=place.namespace, labels=selector_of(place))
 
     async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
-        """Watch, report and keep Jobs until cancelled."""
+        """Watch, report and keep Jobs until cancelled. Raises `EpochSuperseded` once a newer life has reported."""
         async with trio.open_nursery() as nursery:
             self._nursery = nursery
             nursery.start_soon(self._say_all)
@@ -88,6 +90,8 @@ class AgentActor:
             for mirror in (self._nodes.run, self._pods.run, self._jobs.run):
                 nursery.start_soon(mirror)
             task_status.started()
+            await self._over.wait()
+            raise EpochSuperseded("this agent", self._epoch)
 
     async def serve(self, mailbox: Mailbox, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
         """Run with the letters of a mailbox, for a control plane in the same process."""
@@ -144,6 +148,9 @@ class AgentActor:
                 self._effects().start_soon(self._make, decision)
             case events.DropJob():
                 self._effects().start_soon(self._drop, decision)
+            case events.End(epoch):
+                self._epoch = epoch
+                self._over.set()
 
     def _effects(self) -> trio.Nursery:
         assert self._nursery is not None, "run() comes first"

@@ -154,4 +154,10 @@ class DropJob(msgspec.Struct, frozen=True):
     why: str
 
 
-Decision = Tell | MakeJob | DropJob
+class End(msgspec.Struct, frozen=True):
+    """A newer life of this cluster's agent has reported: this one is over."""
+
+    epoch: int  # this one's
+
+
+Decision = Tell | MakeJob | DropJob | End

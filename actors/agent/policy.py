@@ -27,6 +27,7 @@ class AgentPolicy:
     def __init__(self, place: Place, life: Life, now_s: float, *, ignore_below: int | None = None) -> None:
         self._place = place
         self._life = life
+        self._epoch = life.epoch
         self._inventory = Inventory(ignore_below=ignore_below)
         self._keeper = OrderKeeper(place, self._inventory, life.unix)
         self._views = Views(now_s)
@@ -139,14 +140,13 @@ class AgentPolicy:
         return [] if resumed else self._ready()
 
     def _ready(self) -> list[Decision]:
-        life = self._life
-        return [Tell(AgentReady(cluster_id=self._place.cluster_id, epoch=life.epoch, version=life.version))]
+        version = self._life.version
+        return [Tell(AgentReady(cluster_id=self._place.cluster_id, epoch=self._epoch, version=version))]
 
     def _letter(self, event: events.LetterCame, now_s: float) -> list[Decision]:
         match event.message:
             case AgentSettings() as settings if self._heeds(settings.leader_epoch):
-                self._settings = settings
-                self._inventory.configure(settings.spec)
+                return self._configure(settings)
             case CreateWorkerJob() as order if self._heeds(order.leader_epoch):
                 if self._settings is not None and self._views.complete:
                     return self._keeper.order(order, self._settings, now_s)
@@ -155,6 +155,16 @@ class AgentPolicy:
                     return self._keeper.remove(removal, now_s)
             case _:
                 pass  # an older leader's words, or none of an agent's
+        return []
+
+    def _configure(self, settings: AgentSettings) -> list[Decision]:
+        """One that has just begun comes after all others, whatever its clock says; one that has reported may be over."""
+        if settings.agent_epoch > self._epoch and self._sequence:
+            return [events.End(self._epoch)]
+        if not self._sequence:
+            self._epoch = max(self._epoch, settings.agent_epoch + 1)
+        self._settings = settings
+        self._inventory.configure(settings.spec)
         return []
 
     def _heeds(self, leader_epoch: int) -> bool:
@@ -188,7 +198,7 @@ class AgentPolicy:
         complete = self._views.complete
         report = ClusterReported(
             cluster_id=self._place.cluster_id,
-            epoch=self._life.epoch,
+            epoch=self._epoch,
             sequence=self._sequence,
             nodes=self._inventory.reports() if complete else (),
             jobs=self._keeper.reports(now_s) if complete else (),

@@ -116,8 +116,9 @@ class ClustersPolicy:
     # Agents
 
     def _from_agent(self, cluster: Cluster, message: AgentReady | ClusterReported, now_s: float) -> None:
-        """Of a life that another has superseded nothing counts; nor does a report that a newer one has overtaken."""
+        """Of a life that another has superseded nothing counts, and it is told; nor does an overtaken report."""
         if message.epoch < cluster.row.agent_epoch:
+            self._tell_settings(cluster)
             return
         if isinstance(message, AgentReady):
             cluster.open = True
@@ -158,6 +159,7 @@ class ClustersPolicy:
             ca_pem=given.ca_pem,
             cache_max_gb=given.cache_max_gb,
             cache_min_free_pct=given.cache_min_free_pct,
+            agent_epoch=cluster.row.agent_epoch,
         )
         self._plan.send(cluster.agent, settings)
 

@@ -14,6 +14,7 @@ from trio.testing import MockClock
 
 from levers9.actors.agent import AgentActor, Place, events
 from levers9.actors.agent.seen_pods import SeenPod
+from levers9.errors import EpochSuperseded
 from levers9.kube.kinds import JOBS, PODS
 from levers9.kube.memory import MemoryCluster
 from levers9.model.clusters import ClusterSpec
@@ -338,3 +339,16 @@ def test_what_is_kept_of_a_pod_is_what_it_takes() -> None:
     own = msgspec.convert(plain | {"metadata": {"labels": {"app.kubernetes.io/managed-by": "levers9"}}}, SeenPod)
     assert own.uses is None
     assert own.spec.containers
+
+
+async def test_it_ends_once_a_newer_life_has_reported(autojump_clock: MockClock) -> None:
+    world = World()
+    settings = AgentSettings(cluster_id="c1", leader_epoch=1, spec=SPEC, agent_epoch=1_000_000)
+    with pytest.RaisesGroup(EpochSuperseded, flatten_subgroups=True):
+        async with trio.open_nursery() as nursery:
+            await nursery.start(world.agent.run)
+            world.agent.hear(events.LinkOpened())
+            world.agent.hear(events.LetterCame(msgspec.structs.replace(settings, agent_epoch=0)))
+            await world.seen()
+            world.agent.hear(events.LetterCame(settings))
+            await trio.sleep_forever()

@@ -10,7 +10,7 @@ from levers9.actors.agent.reporting import in_parts
 from levers9.model.clusters import Flavour
 from levers9.model.figures import FRAME_MAX_BYTES
 from levers9.model.nodes import NodeState
-from levers9.wire.cluster import AgentReady, ClusterReported, JobPhase, JobReport, NodeReport
+from levers9.wire.cluster import AgentReady, AgentSettings, ClusterReported, JobPhase, JobReport, NodeReport
 from levers9.wire.codec import pack
 
 CARDS = {"nvidia.com/gpu": "1"}
@@ -21,6 +21,25 @@ def test_an_agent_says_that_it_is_ready_until_it_is_told_what_to_report() -> Non
     assert [type(one.message) for one in agent.decided if isinstance(one, Tell)] == [AgentReady]
     again = agent.wait(25.0)
     assert [type(one.message) for one in again if isinstance(one, Tell)] == [AgentReady, AgentReady]
+
+
+def superseding(epoch: int) -> events.Event:
+    return events.LetterCame(AgentSettings(cluster_id="c1", leader_epoch=1, spec=SPEC, agent_epoch=epoch))
+
+
+def test_one_that_begins_comes_after_all_others_whatever_its_clock_says() -> None:
+    agent = Watched(settled=False)
+    agent.say(superseding(70))
+    agent.see(nodes=[node()])
+    assert agent.report().epoch == 71
+
+
+def test_one_that_has_reported_is_over_once_a_newer_one_has() -> None:
+    agent = Watched()
+    agent.see(nodes=[node()])
+    agent.report()
+    assert agent.say(superseding(1)) == []
+    assert agent.say(superseding(2)) == [events.End(1)]
 
 
 def test_a_report_comes_every_ten_seconds_and_the_newest_has_the_highest_number() -> None:

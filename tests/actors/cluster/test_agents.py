@@ -49,12 +49,13 @@ class TestWhoIsBelieved:
         assert state(stage) is ClusterState.WAITING
         assert stage.agent(mine, report).of(said.NodesKnown) != []
 
-    def test_an_older_life_of_an_agent_is_not_believed_any_more(self) -> None:
+    def test_an_older_life_of_an_agent_is_not_believed_any_more_and_hears_why(self) -> None:
         stage = Stage()
         cluster_id = stage.joins().cluster.cluster_id
         stage.reports(cluster_id, a_node("n2"), epoch=8)
-        assert stage.reports(cluster_id, a_node("n1"), epoch=7) == []
-        assert stage.agent(cluster_id, said.AgentReady(cluster_id=cluster_id, epoch=7)) == []
+        (told,) = stage.reports(cluster_id, a_node("n1"), epoch=7).of(said.AgentSettings)
+        (again,) = stage.agent(cluster_id, said.AgentReady(cluster_id=cluster_id, epoch=7)).of(said.AgentSettings)
+        assert (told.agent_epoch, again.agent_epoch) == (8, 8)
         assert [node.name for node in stage.lists()[0].nodes] == ["n2"]
 
     def test_a_new_leader_refuses_the_older_life_as_well(self) -> None:
@@ -62,7 +63,7 @@ class TestWhoIsBelieved:
         cluster_id = stage.joins().cluster.cluster_id
         stage.reports(cluster_id, a_node("n2"), epoch=8)
         stage.begin()
-        assert stage.reports(cluster_id, a_node("n1"), epoch=7) == []
+        assert stage.reports(cluster_id, a_node("n1"), epoch=7).of(said.NodesKnown) == []
         assert len(stage.reports(cluster_id, a_node("n1"), epoch=8).of(said.NodesKnown)) == 1
 
     def test_a_report_that_a_newer_one_has_overtaken_counts_for_nothing(self) -> None:
