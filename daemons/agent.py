@@ -208,7 +208,7 @@ async def _in_cluster(config: AgentConfig) -> None:
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run an agent; the exit status is 0 when it was asked to end, 1 when another works, 2 for a wrong configuration."""
+    """Run an agent; exits with 0 when it was asked to end, 1 when another works, 2 for a wrong configuration."""
     set_up_logs()
     if sys.argv[1:] if argv is None else argv:
         print(f"levers9 agent takes no options. {_BY_HAND}", file=sys.stderr)

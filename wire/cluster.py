@@ -63,7 +63,7 @@ class ClusterReported(Message, frozen=True, kw_only=True):
 
     `view_age_s` is how old the agent's own view of its cluster is: it grows while the API server is away. `matched`
     counts the nodes that the selector names, with or without cards. `leader_epoch` is the newest leader's that the
-    agent has heard. A `blind` agent has not seen all of its cluster yet: no nodes and no Jobs in its report say nothing.
+    agent has heard. A `blind` agent has not seen all of its cluster yet: its report says nothing of nodes and Jobs.
     The report of a large cluster comes as several `parts` of one sequence, numbered from 0: it counts with the last.
     """
 

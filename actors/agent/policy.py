@@ -158,7 +158,7 @@ class AgentPolicy:
         return []
 
     def _configure(self, settings: AgentSettings) -> list[Decision]:
-        """One that has just begun comes after all others, whatever its clock says; one that has reported may be over."""
+        """One that has just begun comes after all others, whatever its clock says; another may be over."""
         if settings.agent_epoch > self._epoch and self._sequence:
             return [events.End(self._epoch)]
         if not self._sequence:
