@@ -216,6 +216,8 @@ class Jobs:
         """Why a worker whose Job is in no report has ended; "" when that is not known."""
         if report.problem or report.view_age_s >= REPORT_STALE_S:
             return ""
+        if report.leader_epoch < self._epoch:
+            return ""  # its agent had not heard of us: it may be older than what an earlier leader was told
         if job.refused and not job.seen:
             return job.why
         if not job.seen:

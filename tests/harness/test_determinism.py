@@ -11,7 +11,7 @@ from levers9_world import draw_plan, run_world
 
 pytestmark = pytest.mark.slow
 SEED = 10  # ten faults: crashes, killed brains, a cut, a lost worker
-CLUSTER_SEED = 3  # nine faults and seven workers
+CLUSTER_SEED = 3
 
 
 def _journal(kind: str, seed: int, hash_seed: int, folder: Path) -> bytes:

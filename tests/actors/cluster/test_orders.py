@@ -249,6 +249,18 @@ class TestNewLeaders:
         sent = stage.reports(cluster_id, a_node("n1"))
         assert (exits(sent), created(sent)) == ([("w1", GONE)], [])
 
+    def test_a_report_that_was_made_before_its_agent_heard_of_this_leader_ends_nothing(self) -> None:
+        """It may be older than what the earlier leader was told: said again, it comes before all newer ones."""
+        stage = Stage()
+        cluster_id = stage.ready()
+        stage.orders()
+        move = ops.WorkerMove(worker_id="w1", sources=(), state=WorkerState.PENDING, handle="job/uid-n1/uid-w1")
+        stage.truth.ask(ops.MoveWorkers(moves=(move,), now_s=1.0))
+        stage.begin()
+        assert exits(stage.reports(cluster_id, a_node("n1"), leader_epoch=1)) == []
+        assert exits(stage.reports(cluster_id, a_node("n1", uid="another"), leader_epoch=1)) == []
+        assert exits(stage.reports(cluster_id, a_node("n1"))) == [("w1", GONE)]
+
     def test_an_order_whose_token_is_lost_never_was_once_that_is_sure(self) -> None:
         stage, cluster_id = self.begun(handle="")
         assert exits(stage.reports(cluster_id, a_node("n1"), leader_epoch=1)) == []

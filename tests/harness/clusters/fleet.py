@@ -16,7 +16,7 @@ from levers9.actors.agent.actor import AgentActor
 from levers9.actors.agent.jobs import Place
 from levers9.actors.worker.events import Launch
 from levers9.actors.worker.runtime.simulated import Ran
-from levers9.errors import BrokenByPeer, ClosedByUs, Refused
+from levers9.errors import BrokenByPeer, ClosedByUs, EpochSuperseded, Refused
 from levers9.model.clusters import NAMESPACE, ClusterSpec
 from levers9.model.ids import Chance
 from levers9.model.states import End
@@ -27,7 +27,7 @@ from levers9.wire.message import Message
 from levers9.wire.work import AttemptOrder, AttemptResult
 
 from .machines import Api, Machines
-from .plan import ClusterPlan, WorkPlan
+from .plan import ClusterPlan, WorkPlan, chosen
 
 if TYPE_CHECKING:
     from .world import ClusterWorld
@@ -74,9 +74,8 @@ class Meddler:
         self.holds_until_s = trio.current_time() + for_s
 
     async def say_again(self, luck: float) -> None:
-        """Something of what was said."""
-        if self._said:
-            link, envelope = self._said[int(luck * len(self._said)) % len(self._said)]
+        """Much of what was said, the newest first."""
+        for link, envelope in reversed(self._said[: 1 + int(luck * len(self._said))]):
             await link.late(envelope)
 
 
@@ -209,7 +208,7 @@ class Cluster:
                 nursery.start_soon(link.run)
                 nursery.start_soon(actor.run)
                 await _listen(link, actor)
-        except* Refused as errors:
+        except* (Refused, EpochSuperseded) as errors:
             self.world.journal.note("agent refused", process.name, repr(errors.exceptions))
         return 1
 
@@ -218,12 +217,12 @@ class Cluster:
         """Those that live."""
         return tuple(self._agents)
 
-    async def have_two_agents(self) -> None:
-        """A rollout that overlaps: for a while there is a second one."""
+    async def have_two_agents(self, luck: float) -> None:
+        """A rollout that overlaps: for a while there is a second one, and then one of them ends."""
         self.world.nursery.start_soon(self._run_agent)
         await trio.sleep(TWO_FOR_S)
-        for process in self._agents[:-1]:
-            process.kill()
+        if len(self._agents) > 1:
+            chosen(self._agents, luck).kill()
 
     def restart_agents(self) -> None:
         """As a person does that applies another token."""

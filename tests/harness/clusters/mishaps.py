@@ -144,7 +144,7 @@ class Mishaps:
         await trio.lowlevel.checkpoint()
 
     async def _second_agent(self, luck: float) -> None:
-        await self._cluster(luck).have_two_agents()
+        await self._cluster(luck).have_two_agents(luck)
 
     async def _kill_brain(self, luck: float) -> None:
         if self._world.brain is not None:

@@ -27,7 +27,7 @@ class FaultKind(enum.StrEnum):
     CUT = "cut a stream"
     SILENCE = "silence a stream for 20 s"
     REPORT_LATE = "hold back what an agent says, and deliver it out of order"
-    REPORT_TWICE = "deliver what an agent said a while ago once more"
+    REPORT_TWICE = "deliver what an agent said a while ago once more, the newest first"
     AGENT_DEAF = "isolate an agent until its reports are stale"
     KILL_AGENT = "kill an agent"
     TWO_AGENTS = "start a second agent beside the first"
@@ -54,6 +54,10 @@ class FaultKind(enum.StrEnum):
     LEAVE = "leave with a cluster, and join again after 20 s"
     JOIN_AGAIN = "join a cluster that is attached: its agent gets a new token"
     CANCEL = "cancel calls"
+
+
+_OFTEN: Final = (FaultKind.REPORT_LATE, FaultKind.REPORT_TWICE, FaultKind.KILL_BRAIN, FaultKind.KILL_AGENT)
+_DRAWN: Final = (*FaultKind, *_OFTEN, *_OFTEN)
 
 
 class Fate(enum.StrEnum):
@@ -144,7 +148,7 @@ def draw_plan(seed: int) -> ClusterWorldPlan:
     clusters = tuple(_cluster(chance, number) for number in range(pick(chance, (1, 2, 2, 3))))
     work = tuple(_work(chance, number, clusters) for number in range(pick(chance, (2, 3, 4))))
     faults = [
-        Fault(chance.uniform(0.0, HORIZON_S), pick(chance, tuple(FaultKind)), chance.uniform(0, 1))
+        Fault(chance.uniform(0.0, HORIZON_S), pick(chance, _DRAWN), chance.uniform(0, 1))
         for _ in range(int(chance.uniform(0, MOST_FAULTS + 1 - 1e-9)))
     ]
     return ClusterWorldPlan(
