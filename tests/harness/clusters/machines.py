@@ -5,17 +5,19 @@ They stand where kubelets are: what they say of nodes and pods is so.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
+from contextlib import aclosing, asynccontextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import partial
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, TypeVar
 
 import msgspec
 import trio
 from levers9_world.machines import Worker
 
 from levers9.actors.pool.policy import StartWorker
+from levers9.kube.face import Change, Kind
 from levers9.kube.history import Event, Stored
 from levers9.kube.kinds import JOBS, PODS
 from levers9.kube.memory import MemoryCluster
@@ -33,12 +35,15 @@ from .plan import HORIZON_S, Fate, NodePlan, chosen
 if TYPE_CHECKING:
     from .fleet import Cluster
 
+T = TypeVar("T", bound=msgspec.Struct)
+
 OTHERS: Final = "others"
 SLICES: Final = 4  # of each card where they are sliced
 STARTS_S: Final = (0.1, 2.0)  # pulling and creating a container
 LATE_S: Final = (40.0, 150.0)
 TAKEN_S: Final = (30.0, 200.0)  # something keeps a pod from starting
 MENDED: Final = 0.8  # of what would keep a pod from starting for ever
+LAG_S: Final = 5.0  # of each change that a watch brings
 ENDS_S: Final = (0.0, 15.0)  # a worker that was told to end
 DIES_WITHIN_S: Final = 60.0
 _BAD: Final = tuple(fate for fate in Fate if fate is not Fate.FINE)
@@ -110,12 +115,30 @@ class Api(MemoryCluster):
 
     def __init__(self, name: str, clock: Callable[[], float]) -> None:
         self._clock = clock
+        self.lags_until_s = 0.0
         super().__init__(name, namespaces=("default", NAMESPACE, OTHERS))
         self.terminate_gracefully()
 
     def now_text(self, ago_s: float = 0.0) -> str:
         """Our time as Kubernetes writes it: agents hold it against their own."""
         return f"{datetime.fromtimestamp(self._clock() - ago_s, UTC):%Y-%m-%dT%H:%M:%SZ}"
+
+    @asynccontextmanager
+    async def watch(
+        self, kind: Kind[T], namespace: str = "", *, since: str, labels: str = "", fields: str = ""
+    ) -> AsyncIterator[AsyncIterator[Change[T]]]:
+        """As the API server's own, or later."""
+        async with (
+            super().watch(kind, namespace, since=since, labels=labels, fields=fields) as changes,
+            aclosing(self._late(changes)) as late,
+        ):
+            yield late
+
+    async def _late(self, changes: AsyncIterator[Change[T]]) -> AsyncGenerator[Change[T], None]:
+        async for change in changes:
+            if trio.current_time() < self.lags_until_s:
+                await trio.sleep(LAG_S)
+            yield change
 
     def _told(self, table: Table, event: Event) -> None:
         if table == table_of(JOBS) and event.before is None and event.after is not None:

@@ -25,6 +25,8 @@ LOST_S: Final = 400.0  # longer than a lease and what comes before it
 STORE_AWAY_S: Final = 3.0
 API_AWAY_S: Final = 30.0
 HALF: Final = 0.5
+LAGS_FOR_S: Final = 40.0
+FORBIDDEN_S: Final = 40.0
 HIDDEN_S: Final = 100.0
 MARKED_S: Final = 40.0
 LET_S: Final = 60.0
@@ -63,6 +65,9 @@ class Mishaps:
             FaultKind.API_AWAY: self._take_api_away,
             FaultKind.CUT_WATCH: self._cut_watches,
             FaultKind.COMPACT: self._compact,
+            FaultKind.LAG: self._lag,
+            FaultKind.LOSE_REPLY: self._lose_reply,
+            FaultKind.FORBID: self._forbid,
             FaultKind.LOSE_NODE: self._lose_node,
             FaultKind.HIDE_NODE: self._hide_node,
             FaultKind.CORDON: self._cordon,
@@ -187,6 +192,22 @@ class Mishaps:
         api.compact()
         api.cut_watches()
         await trio.lowlevel.checkpoint()
+
+    async def _lag(self, luck: float) -> None:
+        self._cluster(luck).api.lags_until_s = trio.current_time() + LAGS_FOR_S
+        await trio.lowlevel.checkpoint()
+
+    async def _lose_reply(self, luck: float) -> None:
+        self._cluster(luck).api.lose_next_answer()
+        await trio.lowlevel.checkpoint()
+
+    async def _forbid(self, luck: float) -> None:
+        cluster = self._cluster(luck)
+        for verb in ("create", "delete"):
+            cluster.api.forbid(verb, "jobs", cluster.namespace)
+        await trio.sleep(FORBIDDEN_S)
+        for verb in ("create", "delete"):
+            cluster.api.permit(verb, "jobs", cluster.namespace)
 
     # Nodes
 
