@@ -69,7 +69,8 @@ class AgentActor:
         self._place = place
         self._say = say
         self._clock = clock
-        self._unsaid: list[Message] = []  # bounded: a newer report takes the place of an older one
+        self._unsaid: list[Message] = []  # bounded: a newer report takes the place of one that has not begun to leave
+        self._leaving = 0  # the sequence of the report that did: over a slow link a large one takes a while
         self._saying = trio.Event()
         self._wake = trio.Event()
         self._nursery: trio.Nursery | None = None
@@ -141,7 +142,7 @@ class AgentActor:
         match decision:
             case events.Tell(message):
                 if isinstance(message, ClusterReported) and message.part == 0:
-                    self._unsaid = [one for one in self._unsaid if not isinstance(one, ClusterReported)]
+                    self._unsaid = [one for one in self._unsaid if not self._replaced(one)]
                 self._unsaid.append(message)
                 self._saying.set()
             case events.MakeJob():
@@ -151,6 +152,10 @@ class AgentActor:
             case events.End(epoch):
                 self._epoch = epoch
                 self._over.set()
+
+    def _replaced(self, unsaid: Message) -> bool:
+        """Whether a newer report has all that it says. Half a report says nothing: what began to leave is finished."""
+        return isinstance(unsaid, ClusterReported) and unsaid.sequence != self._leaving
 
     def _effects(self) -> trio.Nursery:
         assert self._nursery is not None, "run() comes first"
@@ -205,6 +210,8 @@ class AgentActor:
             self._saying = trio.Event()
             while self._unsaid:
                 message = self._unsaid.pop(0)
+                if isinstance(message, ClusterReported):
+                    self._leaving = message.sequence
                 await self._say(message)
                 if isinstance(message, ClusterReported):
                     self._reports += 1

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import itertools
+from collections import Counter
 from collections.abc import AsyncIterator, Callable
 
 import msgspec
@@ -31,12 +32,13 @@ UNIX_S = 1_767_225_600.0
 class World:
     """A cluster, its agent, and what the control plane hears."""
 
-    def __init__(self, *, nodes: int = 2) -> None:
+    def __init__(self, *, nodes: int = 2, part_s: float = 0.0) -> None:
         self.cluster = MemoryCluster(namespaces=("default", "levers9", "team"))
         for number in range(nodes):
             self.cluster.add_node(f"n{number + 1}", cards=4)
         self.heard: list[tuple[float, Message]] = []
         self.said = trio.lowlevel.ParkingLot()
+        self.part_s = part_s  # how long the link takes for one message
         self.agent = self.new_agent()
 
     def new_agent(self, epoch: int = 1) -> AgentActor:
@@ -52,7 +54,7 @@ class World:
         )
 
     async def say(self, message: Message) -> None:
-        await trio.lowlevel.checkpoint()
+        await trio.sleep(self.part_s)
         self.heard.append((trio.current_time(), message))
         self.said.unpark_all()
 
@@ -127,6 +129,24 @@ async def test_a_report_comes_every_ten_seconds(autojump_clock: MockClock) -> No
     gaps = [later - earlier for earlier, later in itertools.pairwise(times[1:])]
     assert gaps
     assert all(9.9 < gap < 10.1 for gap in gaps)
+
+
+async def test_a_large_report_is_finished_over_a_slow_link_before_a_newer_one_begins(
+    autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("levers9.actors.agent.reporting._PART_BYTES", 600)
+    world = World(nodes=8, part_s=0.4)
+    async with world.living():
+        await world.until(lambda: world.reports[-1].parts > 2, 15.0)
+        for number in range(60):
+            world.cluster.add_pod(f"team/train-{number}", "n1", cpu="1m")
+            await trio.sleep(0.5)
+        parts = {one.sequence: one.parts for one in world.reports if one.parts > 1}
+        heard = Counter(one.sequence for one in world.reports if one.parts > 1)
+        *whole, _ = sorted(parts)
+        assert [sequence for sequence in whole if heard[sequence] < parts[sequence]] == []
+        assert len(whole) > 5
+        assert whole[-1] > 2 * len(whole)  # those between were replaced by newer ones, and did not wait behind
 
 
 async def test_an_order_becomes_a_worker_and_its_end_is_told(autojump_clock: MockClock) -> None:
