@@ -13,6 +13,7 @@ import trio
 from ..errors import INVALID, DeadlinePassed, KubeRefused, KubeUnavailable, Refused
 from ..kube import kinds
 from ..kube.face import Kube
+from ..model.figures import JOIN_LOOK_S
 from .agent_state import AgentSeen, seen_of, tail_of, told_of_log
 from .cluster_views import Attached, Cluster, Clusters, Shown
 from .kube_context import Context, Part, agent_pods, agent_there, apply, check_rights, parts_of
@@ -20,7 +21,6 @@ from .node_survey import Survey, survey
 from .progress import Progress
 
 LOOKS_SOON_S: Final = 0.5  # who sits before it sees it at once
-LOOKS_S: Final = 5.0  # figures
 _SOON_FOR_S: Final = 30.0
 _LOG_AFTER_S: Final = 3.0  # an agent that runs needs a moment to dial
 _LOG_LINES: Final = 20
@@ -147,7 +147,7 @@ async def wait(wish: Wish, attached: Attached, plane: Plane, progress: Progress,
                 return cluster
             state = await looker.look(cluster)
             progress.show(state)
-            await trio.sleep(LOOKS_SOON_S if progress.spent_s < _SOON_FOR_S else LOOKS_S)
+            await trio.sleep(LOOKS_SOON_S if progress.spent_s < _SOON_FOR_S else JOIN_LOOK_S)
     progress.done()
     for line in looker.log:
         progress.tell(f"  | {line}")

@@ -16,6 +16,7 @@ import trio
 
 from ..errors import FORBIDDEN, INVALID, ConfigError, KubeRefused, KubeUnavailable, Refused
 from ..model.clusters import NAMESPACE
+from ..model.figures import JOIN_WAIT_S
 from ..model.selectors import parse, selector_of
 from .cluster_views import Attached, Cluster, Clusters, Left, Node, Shared, Shown
 from .output import Json, ago, print_json, print_table
@@ -46,7 +47,7 @@ def join(
     host_network: bool | None = None,
     manifest_only: Annotated[bool, cyclopts.Parameter(negative="")] = False,
     wait: bool = True,
-    timeout: float = 180.0,
+    timeout: float = JOIN_WAIT_S,
     context: ContextName = "",
     kubeconfig: Kubeconfig = None,
     workspace: Workspace = "",

@@ -220,7 +220,7 @@ async def test_why_has_the_holds_as_data_in_the_units_of_people(stand: Stand) ->
             "kind": "quota",
             "quota": "gpu",
             "lacks": [{"resource": "GB200", "amount": 8.0}, {"resource": "memory", "amount": 512}],
-            "excluded": [{"node": "tray-2", "why": "cordoned"}],
+            "excluded": [{"node": "tray-2", "why": "cordoned", "count": 1, "pool": "", "since_s": 0.0}],
             "holders": [
                 {"who": "train", "containers": 2, "cards": 6.0, "frees_by_s": 900.0},
                 {"who": "", "containers": 1, "cards": 0.5, "frees_by_s": 0.0},
