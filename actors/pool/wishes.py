@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterable
+from collections.abc import Collection, Container, Iterable
 from itertools import islice
 from typing import Final
 
@@ -152,7 +152,7 @@ class Wishes:
         """A worker on no named node."""
         return None if self._settings.nodes or not self._settings.offers else self._settings.offers[0]
 
-    def _singles(self, taken: Iterable[str], room: int, stale: bool) -> tuple[tuple[NodeOffer, ...], bool]:
+    def _singles(self, taken: Collection[str], room: int, stale: bool) -> tuple[tuple[NodeOffer, ...], bool]:
         """Workers for the shapes, then those that are kept warm, then those that are kept free."""
         sizing = Sizing(self._free, taken, self._alike())
         lacking = () if stale else sizing.fill(self._wish.shapes, room)
@@ -163,17 +163,23 @@ class Wishes:
             wanted = missing(self._settings.keep_free, self._left(sizing.left))
             if wanted == NOTHING or not sizing.add(wanted):
                 break
-        return tuple(one.offer for one in sizing.bins), self._beyond(lacking, room)
+        return tuple(one.offer for one in sizing.bins), self._beyond(lacking, room, taken)
 
-    def _beyond(self, lacking: Iterable[Shape], room: int) -> bool:
+    def _beyond(self, lacking: Iterable[Shape], room: int, taken: Container[str]) -> bool:
         """What was beyond stays so until it could be started: who waits for it asks other pools meanwhile, and would
         come back at once, and leave again, for as long as we said by turns that there is room and that there is none.
         """
-        free = self._free if self._alike() is None else self._all
+        free = self._left_by_gangs(taken) if self._alike() is None else self._all
         kept = [shape for shape in self._lacked if not (room and free.could_hold(shape))]
         found = [*(shape for shape in lacking if self._all.could_hold(shape)), *kept]
         self._lacked = dict.fromkeys(found[:LACKED_KEPT])
         return bool(found)
+
+    def _left_by_gangs(self, taken: Container[str]) -> FreeNodes:
+        """The free nodes that no gang is to have."""
+        if not self._lacked:
+            return self._free
+        return FreeNodes(offer for node, offer in self._free.by_name.items() if node not in taken)
 
     def _left(self, left: Amount) -> Amount:
         """What is free, as far as is known: what the scheduler says, and all of the workers that it has not counted.

@@ -128,6 +128,19 @@ class TestGangs:
         sent = stage.gone(stage.ordered()[0])
         assert (placed(sent), held(sent)["g"]) == (["a", "b"], None)
 
+    def test_a_pool_whose_free_nodes_a_gang_is_to_have_stays_held_for_others_until_that_is_over(self) -> None:
+        """Who was told so asks another pool, and takes its wish back here: told at once that there is room, it came
+        back, and left again, without end.
+        """
+        stage = on_nodes(node("a"), node("b"), guard=GuardSettings(pending=0))
+        gang = GangWanted("g", ("a", "b"))
+        assert held(stage.say(stage.wanted(SHAPE, gangs=(gang,))))[""] == (
+            HoldKind.MAXIMUM,
+            "none of its 2 nodes can take another worker.",
+        )
+        assert "" not in held(stage.say(stage.wanted(gangs=(gang,))))
+        assert held(stage.say(stage.wanted()))[""] is None
+
     def test_a_gang_that_is_wished_again_is_ordered_once(self) -> None:
         stage = on_nodes(node("a"), node("b"))
         for _ in range(3):
