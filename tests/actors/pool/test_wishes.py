@@ -132,11 +132,11 @@ class TestGangs:
         """Who was told so asks another pool, and takes its wish back here: told at once that there is room, it came
         back, and left again, without end.
         """
-        stage = on_nodes(node("a"), node("b"), guard=GuardSettings(pending=0))
+        stage = on_nodes(node("a"), node("b"), node("c", state="cordoned"), guard=GuardSettings(pending=0))
         gang = GangWanted("g", ("a", "b"))
         assert held(stage.say(stage.wanted(SHAPE, gangs=(gang,))))[""] == (
             HoldKind.MAXIMUM,
-            "none of its 2 nodes can take another worker.",
+            "none of its 3 nodes can take another worker.",
         )
         assert "" not in held(stage.say(stage.wanted(gangs=(gang,))))
         assert held(stage.say(stage.wanted()))[""] is None
