@@ -194,8 +194,18 @@ class Admitting:
             alike = (one for one in board.reservations.holders() if board.queues.alike(one, request.request_id))
             self._due.update((one, None) for one in alike if one != request.request_id)
         board.queues.park(request.request_id, Parked.ROOM, reserved=bool(without))
-        self._holding.hold(request, found, fits, self._stopping(request))
+        self._holding.hold(request, self._why(request, fits, without), fits, self._stopping(request))
         return victims
+
+    def _why(self, request: Request, fits: Fits, without: frozenset[str]) -> Reason | None:
+        """What keeps a gang out: what is lacking even with all workers that could start, or that those did not come."""
+        board = self._board
+        if not request.gang:
+            return None
+        early = not board.promises.may(request, board.now_s)
+        if early and board.finder.later(request, fits, without) is not None:
+            return board.promises.why_not_yet(request)
+        return board.finder.why(request, fits, without)
 
     def look_at_the_rest(self) -> list[Decision]:
         """Groups that stand behind others like them wait for the same reason: it is told to each.

@@ -58,7 +58,7 @@ class Finder:
         self._topologies = topologies
 
     def now(self, request: Request, fits: Fits, without: frozenset[str] = NOWHERE) -> Found | Reason | None:
-        """Room on open nodes. A reason where a gang's topology stands against it, None where there is no room."""
+        """Room on open nodes. A reason, with numbers alone, where a gang has none; None where a single one has."""
         if request.gang:
             return self._gang(request, fits, _OPEN, without)
         for flavor, shape in fits:
@@ -66,6 +66,11 @@ class Finder:
             if spot is not None:
                 return Found(flavor=flavor, shape=shape, nodes=(spot.node_id,), cards=(spot.cards,))
         return None
+
+    def why(self, request: Request, fits: Fits, without: frozenset[str] = NOWHERE) -> Reason | None:
+        """Why a gang has room neither now nor with all workers that could be started; None where it has."""
+        found = self._gang(request, fits, _OFFERED, without, explained=True)
+        return found if isinstance(found, Reason) else None
 
     def later(
         self, request: Request, fits: Fits, without: frozenset[str] = NOWHERE, gave_back: str = ""
@@ -93,6 +98,8 @@ class Finder:
         standings: frozenset[Standing],
         without: frozenset[str],
         gave_back: str = "",
+        *,
+        explained: bool = False,
     ) -> Found | Reason | None:
         """A gang stays within one pool."""
         why: Reason | None = None
@@ -102,7 +109,7 @@ class Finder:
                 narrowed = in_pool(shape, pool.name)
                 asked = pool.asked(narrowed, request.workspace)
                 answer = self._topologies.assign(
-                    len(request.members), asked, request.together, standings, without, explained=standings == _OPEN
+                    len(request.members), asked, request.together, standings, without, explained
                 )
                 if isinstance(answer, Assignment):
                     return Found(flavor=flavor, shape=narrowed, nodes=answer.nodes, pool=pool.name)

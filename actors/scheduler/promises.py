@@ -7,6 +7,7 @@ waits a while before anything is ordered for it again.
 from __future__ import annotations
 
 from ...model.figures import GANG_READY_S, GANG_RETRY_S
+from ...model.reasons import HoldKind, Reason
 from ...model.resources import Shape
 from .capacity import Standing
 from .events import Decision, GangGivenBack, Placed, Promised, Request
@@ -35,6 +36,12 @@ class Promises:
     def may(self, request: Request, now_s: float) -> bool:
         """Whether workers may be ordered for this request: not soon after some were given back."""
         return request.gang and now_s >= self._not_before_s.get(request.request_id, 0.0)
+
+    def why_not_yet(self, request: Request) -> Reason:
+        """What is told of a gang that gave its workers back, while none are ordered for it."""
+        detail = f"not all of its workers came within {GANG_READY_S:g} s; it asks again within {GANG_RETRY_S:g} s."
+        pool = self._gave_back.get(request.request_id, "")
+        return Reason(kind=HoldKind.GANG, wanted=len(request.members), pool=pool, detail=detail)
 
     def forget(self, request_id: str) -> None:
         """The request is no more."""

@@ -168,6 +168,9 @@ class TestGangs:
         assert (back.request_id, back.pool, back.nodes) == ("g", "p", ("one",))
         assert told.core.fleet.nodes["one"].uses == {}
         assert "g" in told.core.waiting
+        (reason, *_) = held(decisions)[-1]
+        assert (reason.kind, reason.pool, reason.machines_only) == (HoldKind.GANG, "p", True)
+        assert "not all of its workers came within 300 s; it asks again" in reason.detail
         told.now_s += GANG_RETRY_S - 1
         assert not any(isinstance(one, events.RoomWanted) and one.gangs for one in told.plan(events.Ticked()))
         told.now_s += 1
@@ -240,6 +243,20 @@ class TestGangs:
         assert (reasons[0].kind, reasons[0].fits, reasons[0].wanted) == (HoldKind.TOPOLOGY, 4, 8)
         assert [(one.node, one.why) for one in reasons[0].excluded] == [("two", "shut")]
         assert set(placed(told.node("two", rack="r"))) == {"g"}
+
+    def test_nodes_where_a_worker_could_be_started_count_in_what_keeps_a_gang_out(self) -> None:
+        told = Told(QUEUEING)
+        told.pool()
+        states = (NodeState.READY, NodeState.READY, NodeState.CORDONED)
+        offers = tuple(
+            NodeOffer(capacity=TRAY, traits=Traits(node=f"tray{number}", labels=(("rack", "r"),)), state=state)
+            for number, state in enumerate(states)
+        )
+        told.tell(events.NodesOffered(pool="p", offers=offers))
+        near = Together(mode=TopologyMode.REQUIRED, level="rack")
+        (reasons,) = held(told.ask(request("g", members=12, together=near)))
+        assert (reasons[0].kind, reasons[0].fits, reasons[0].wanted) == (HoldKind.TOPOLOGY, 8, 12)
+        assert [(one.node, one.why) for one in reasons[0].excluded] == [("tray2", "cordoned")]
 
     def test_a_lost_member_is_replaced_near_the_others(self) -> None:
         told = Told(QUEUEING)
