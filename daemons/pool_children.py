@@ -53,7 +53,11 @@ class PoolChildren:
     def agree(self, pool: PoolSettings) -> None:
         """From now on calls are judged by this."""
         self.terms[pool.name] = PoolTerms(
-            serves=pool.serves, known_as=pool.known_as, owner=pool.owner, gpu_type=pool.gpu_type
+            serves=pool.serves,
+            known_as=pool.known_as,
+            owner=pool.owner,
+            gpu_type=pool.gpu_type,
+            reported=pool.attached,
         )
 
     async def begin(self, tree: Supervisor, around: Surroundings, pool: PoolSettings, kind: str) -> None:

@@ -1,7 +1,7 @@
 """Whether a shape, and a gang of it, can ever fit: judged by what pools declare or have had, never by what is free.
 
-A pool that is away still counts, and so does a node that is cordoned: that may end. What is refused here is only what
-could not fit on an empty, whole platform.
+A pool that is away still counts, and so do a node that is cordoned, and a cluster's domain that is split: that may end.
+What is refused here is only what could not fit on an empty, whole platform.
 """
 
 from __future__ import annotations
@@ -25,12 +25,14 @@ class PoolTerms(msgspec.Struct, frozen=True, kw_only=True):
     """Whom a pool serves ("" is anybody), and what its own workspace calls it where that is not its name.
 
     `gpu_type` are the cards that its nodes are said to have: a cluster that has not reported any is judged by that.
+    `reported`: a cluster says what its nodes' labels are, and tomorrow they may be others.
     """
 
     serves: str = ""
     known_as: str = ""
     owner: str = ""
     gpu_type: str = ""
+    reported: bool = False
 
 
 class PoolOffer(msgspec.Struct, frozen=True, kw_only=True):
@@ -41,6 +43,7 @@ class PoolOffer(msgspec.Struct, frozen=True, kw_only=True):
     `owner` the one that attached it, and knows it as `known_as`.
 
     Not `known`, only the type of its cards is: it is to have such nodes, and has never said how large they are.
+    Where its nodes are `reported`, a domain that is too small now may be split for a while.
     """
 
     pool: str
@@ -51,6 +54,7 @@ class PoolOffer(msgspec.Struct, frozen=True, kw_only=True):
     owner: str = ""
     known_as: str = ""
     known: bool = True
+    reported: bool = False
 
 
 def unknown_offer(pool: str, terms: PoolTerms) -> PoolOffer:
@@ -62,6 +66,7 @@ def unknown_offer(pool: str, terms: PoolTerms) -> PoolOffer:
         owner=terms.owner,
         known_as=terms.known_as,
         known=False,
+        reported=terms.reported,
     )
 
 
@@ -73,6 +78,7 @@ class _Pool(msgspec.Struct, frozen=True):
     nodes: tuple[NodeOffer, ...]
     unknown: tuple[str, ...] = ()
     secret: bool = False  # the values of its nodes' labels are its owner's to know
+    reported: bool = False
 
     def allowing(self, shape: Shape) -> tuple[NodeOffer, ...]:
         """The nodes on which the shape may run, if it fits."""
@@ -159,6 +165,7 @@ def _pools(offers: tuple[PoolOffer, ...], workspace_id: str) -> Iterator[_Pool]:
             tuple(dict.fromkeys(node for row in rows for node in row.offers)),
             tuple(dict.fromkeys(offer.largest.gpu_type for offer in every if not offer.known)),
             every[0].owner not in ("", workspace_id),
+            every[0].reported,
         )
 
 
@@ -296,7 +303,8 @@ def _refuse_gang(shape: Shape, pools: tuple[_Pool, ...], nodes: int, together: T
         known = sorted({key for pool in pools for node in pool.nodes for key, _ in node.traits.labels})
         fix = f"Levels are labels of nodes: {', '.join([*known, NODE_LEVEL])}."
         raise Refused(f"No node has the topology level {level}.", fix=fix, code=NEVER_FITS)
-    if together.mode is TopologyMode.REQUIRED:
+    may_be_joined = any(pool.reported and rooms[pool.name] >= nodes for pool in pools)
+    if together.mode is TopologyMode.REQUIRED and (level == NODE_LEVEL or not may_be_joined):
         _refuse_domains(shape, pools, nodes, together)
 
 

@@ -123,4 +123,5 @@ def _offer(row: ops.PoolRecord, terms: PoolTerms) -> PoolOffer:
         max_workers=row.max_workers,
         owner=terms.owner,
         known_as=terms.known_as,
+        reported=terms.reported,
     )

@@ -81,6 +81,14 @@ def test_a_gang_larger_than_each_domain_is_refused_and_passes_where_nearness_is_
     assert error.why == "In slices of 3, 0 of 3 fit on nodes that are empty."
 
 
+def test_where_a_cluster_reports_labels_a_domain_that_is_split_may_be_joined_again() -> None:
+    split = tuple(replace(offer, reported=True) for offer in lab(tray(1, "left"), tray(2, "right")))
+    check_feasible(ONE, split, nodes=8, together=REQUIRED)
+    assert refusal(ONE, split, nodes=9, together=REQUIRED).why == "Pool lab, all of it, has room for 8."
+    on_one = Together(TopologyMode.REQUIRED, "node")
+    assert refusal(ONE, split, nodes=5, together=on_one).what == "5 containers never fit into one node."
+
+
 def test_one_node_is_a_level_of_every_topology() -> None:
     on_one = Together(TopologyMode.REQUIRED, "node")
     check_feasible(ONE, LAB, nodes=4, together=on_one)
