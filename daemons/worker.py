@@ -51,9 +51,7 @@ async def run_worker(config: WorkerConfig) -> None:
     chance = Chance()
     async with open_http(config.http_url, config.token, chance, ca_pem=config.ca_pem, proxy=config.http_proxy) as http:
         runtime = ProcessRuntime(
-            settings=ProcessSettings(
-                environment=_environment(config), cards=config.capacity.gpu_count, preload=PRELOAD
-            ),
+            settings=ProcessSettings(environment=_environment(config), cards=_cards(config), preload=PRELOAD),
             state_folder=config.state_folder,
             objects=http,
             log_sink=http,
@@ -99,6 +97,11 @@ async def _listen(
             raise ConfigError(f"It cannot listen at {host}, port {port}: {error.strerror or error}.") from error
         _log.info("listening", host=host, port=port)
         task_status.started()
+
+
+def _cards(config: WorkerConfig) -> int | None:
+    """None is a machine without cards of ours, which is left alone; in a pod, those of the node are somebody else's."""
+    return config.capacity.gpu_count if config.capacity.gpu_count or config.in_pod else None
 
 
 def _environment(config: WorkerConfig) -> dict[str, str]:

@@ -14,7 +14,7 @@ import msgspec
 import structlog
 
 from ..actors.worker.meeting import LOOPBACK, own_address
-from ..actors.worker.runtime.cards import visible_cards
+from ..actors.worker.runtime.cards import POD_IP, cards_here
 from ..errors import ConfigError
 from ..model.figures import JOB_GRACE_S, STOP_GRACE_S, WORKER_PORT
 from ..model.resources import Capacity
@@ -23,7 +23,7 @@ from ..wire.carriers.trust import ca_of, client_context
 from . import given_secrets
 
 TOKEN: Final = "LEVERS9_WORKER_TOKEN"
-POD_IP: Final = "LEVERS9_POD_IP"
+_DEV: Final = Path("/dev")
 LAST_WORDS_S: Final = 10.0  # of a pod's grace, for what is told after the last container has ended
 POD_DRAIN_S: Final = JOB_GRACE_S - STOP_GRACE_S - LAST_WORDS_S  # until containers are asked to end
 _BY_HAND: Final = (
@@ -52,11 +52,14 @@ class WorkerConfig(msgspec.Struct, frozen=True, kw_only=True):
     host: str = LOOPBACK  # at which other workers reach its containers
     ca_pem: str = ""
     http_proxy: str = ""  # through which `http_url` is reached
+    in_pod: bool = False
     listen: tuple[str, int] | None = None  # host and port at which it is dialled, in place of dialling `urls`
 
 
-def parse(argv: Sequence[str], environment: Mapping[str, str] = os.environ) -> WorkerConfig:
+def parse(argv: Sequence[str], environment: Mapping[str, str] = os.environ, devices: int | None = None) -> WorkerConfig:
     """The configuration in a command line and the environment, from which the token is taken.
+
+    `devices` is how many cards the driver shows; None looks.
 
     Raises `ConfigError` with what to do without a token, or for a variable of no use; exits for a wrong option.
     """
@@ -69,7 +72,7 @@ def parse(argv: Sequence[str], environment: Mapping[str, str] = os.environ) -> W
         worker_id=asked.id,
         pool=asked.pool,
         epoch=asked.epoch,
-        capacity=_capacity(asked, environment),
+        capacity=_capacity(asked, environment, _devices() if devices is None else devices),
         urls=tuple(asked.url or ()),
         http_url=asked.http_url,
         token=_token(asked.token_fd, asked.token_file) if by_option else given.strip(),
@@ -80,6 +83,7 @@ def parse(argv: Sequence[str], environment: Mapping[str, str] = os.environ) -> W
         host=_host(asked.advertise_host, asked.root_pid, environment),
         ca_pem=ca_of(environment),
         listen=None if asked.listen is None else _place(asked.listen, asked.advertise_host, environment),
+        in_pod=bool(environment.get(POD_IP)),
         http_proxy=proxy_for(asked.http_url, environment),
     )
     _check(config)
@@ -110,14 +114,18 @@ def _parser(*, need_token: bool) -> argparse.ArgumentParser:
     return parser
 
 
-def _capacity(asked: argparse.Namespace, environment: Mapping[str, str]) -> Capacity:
-    """What was ordered, less the cards that are not there: the report tells what a worker really has."""
-    cards = asked.gpu_count
-    there = visible_cards(environment)
-    if there is not None and there < cards:
-        _log.warning("fewer cards are here than were ordered", ordered=cards, here=there)
-        cards = there
+def _capacity(asked: argparse.Namespace, environment: Mapping[str, str], devices: int) -> Capacity:
+    """What was ordered, less the cards that are not its own: the report tells what a worker really has."""
+    cards = cards_here(asked.gpu_count, devices, environment)
+    if cards < asked.gpu_count:
+        said = "fewer cards are known to be this worker's than were ordered"
+        _log.warning(said, ordered=asked.gpu_count, own=cards, shown_by_driver=devices)
     return Capacity(cpu_milli=asked.cpu_milli, memory_mib=asked.memory_mib, gpu_count=cards, gpu_type=asked.gpu_type)
+
+
+def _devices() -> int:
+    """How many cards the driver of this machine shows."""
+    return sum(1 for path in _DEV.glob("nvidia*") if path.name.removeprefix("nvidia").isdecimal())
 
 
 def _grace_s(environment: Mapping[str, str]) -> float:

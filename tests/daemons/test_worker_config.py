@@ -74,12 +74,20 @@ def test_outside_a_pod_the_grace_is_that_of_containers() -> None:
 
 
 @pytest.mark.parametrize(
-    ("environment", "cards"),
-    [({}, 4), ({"NVIDIA_VISIBLE_DEVICES": "GPU-a,GPU-b"}, 2), ({"NVIDIA_VISIBLE_DEVICES": "a,b,c,d,e"}, 4)],
+    ("environment", "devices", "cards"),
+    [
+        ({}, 0, 4),
+        ({"NVIDIA_VISIBLE_DEVICES": "GPU-a,GPU-b"}, 8, 2),
+        ({"NVIDIA_VISIBLE_DEVICES": "a,b,c,d,e"}, 8, 4),
+        ({"LEVERS9_POD_IP": "10.2.3.4", "NVIDIA_VISIBLE_DEVICES": "void"}, 8, 0),
+        ({"LEVERS9_POD_IP": "10.2.3.4", "NVIDIA_VISIBLE_DEVICES": "void"}, 4, 4),
+    ],
 )
 @pytest.mark.usefixtures("token")
-def test_a_worker_has_no_more_cards_than_it_sees(environment: dict[str, str], cards: int) -> None:
-    assert parse(WORDS, environment).capacity.gpu_count == cards
+def test_a_worker_has_no_more_cards_than_are_known_to_be_its_own(
+    environment: dict[str, str], devices: int, cards: int
+) -> None:
+    assert parse(WORDS, environment, devices).capacity.gpu_count == cards
 
 
 @pytest.mark.usefixtures("token")

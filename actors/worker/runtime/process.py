@@ -39,6 +39,8 @@ _log = structlog.get_logger()
 class ProcessSettings(msgspec.Struct, frozen=True, kw_only=True):
     """How containers are run. `processes` below zero is no limit on their number; `cards` are those of the worker.
 
+    None of them is a worker without cards that has its machine to itself: what its code sees of them stays as it is.
+
     `preload` are modules that a fork server imports, where its interpreter has them, before the first container.
     """
 
@@ -47,7 +49,7 @@ class ProcessSettings(msgspec.Struct, frozen=True, kw_only=True):
     open_files: int = OPEN_FILES
     memory_watch_s: float = 0.1
     use_cgroup: bool = True
-    cards: int = 0
+    cards: int | None = None
     preload: tuple[str, ...] = ()
 
 
@@ -151,7 +153,8 @@ class ProcessRuntime:
         environment = settings.environment | dict(spec.env)
         environment |= {"LEVERS9_CONTAINER_ID": launch.container_id, "LEVERS9_TOKEN": launch.token}
         environment |= rank_variables(launch)
-        environment |= card_variables(launch.cards, settings.cards, settings.environment)
+        if settings.cards is not None:
+            environment |= card_variables(launch.cards, settings.environment)
         fields = (launch.container_id, spec.handler, function, code, environment)
         limits = (spec.shape.cpu_milli, spec.shape.memory_mib << 20, settings.open_files, settings.processes)
         rest = (marker, settings.memory_watch_s, PAYLOAD_MAX_BYTES, settings.use_cgroup)
