@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import sys
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from typing import Final
@@ -74,16 +76,29 @@ async def hand_out(wish: Wish, plane: Plane, progress: Progress) -> Cluster:
     attached = await plane.register(wish)
     _tell_registered(attached, progress)
     print(attached.manifest, end="", flush=True)
+    _end_output()
     progress.tell("The manifest is on standard output; apply it with: kubectl apply -f FILE.")
     if not wish.wait_s:
         return attached.cluster
     return await wait(wish, attached, plane, progress, None)
 
 
+def _end_output() -> None:
+    """Who reads us from a pipe, `kubectl apply -f -` say, does nothing before it ends: it would wait for us, and we for
+    the agent.
+    """
+    ours = sys.stdout is sys.__stdout__
+    if not ours or sys.stdout.isatty():
+        return
+    nothing = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(nothing, sys.stdout.fileno())
+    os.close(nothing)
+
+
 async def _survey(wish: Wish, kube: Kube, progress: Progress) -> Survey:
     """What the nodes tell, told."""
     nodes = (await kube.list(kinds.NODES)).items
-    seen = survey(nodes, wish.selector)
+    seen = survey(nodes, wish.selector, wish.gpu_type)
     named = "The selector names" if wish.selector else "All nodes are lent:"
     progress.tell(f"{named} {seen.sentence}.")
     for advice in seen.advice:
@@ -203,8 +218,9 @@ def _too_late(wish: Wish, state: str, applied: bool) -> str:
 def warn_of_nodes(cluster: Cluster, progress: Progress) -> None:
     """What the agent itself found odd about its nodes."""
     if cluster.problem:
-        progress.tell(f"Warning: {cluster.problem}")
-    if not cluster.matched and not cluster.nodes:
+        again = " Join again under the same name with another --selector." if "selector" in cluster.problem else ""
+        progress.tell(f"Warning: {cluster.problem.rstrip('.')}.{again}")
+    elif not cluster.matched and not cluster.nodes:
         progress.tell("Warning: the selector names no node. Join again under the same name with another --selector.")
     elif not any(node.gpus for node in cluster.nodes):
         progress.tell("Warning: none of its nodes has a card that Kubernetes knows of.")

@@ -89,22 +89,27 @@ def join(
         wait_s=timeout if wait else 0.0,
     )  # fmt: skip
     parse(wish.selector)
+    if manifest_only and json:
+        raise Refused(
+            "--manifest-only prints a manifest, and --json the cluster.", fix="Say one of them.", code=INVALID
+        )
     calls = _Calls(workspace)
     plane, progress = Plane(calls.register, calls.show, calls.clusters), Progress()
 
     async def whole() -> Cluster:
         if manifest_only:
             return await hand_out(wish, plane, progress)
-        return await _in_context(kubeconfig, context, partial(attach, wish, plane), progress)
+        return await _in_context(kubeconfig, context, "--manifest-only", partial(attach, wish, plane), progress)
 
     cluster = trio.run(whole)
-    if not wish.wait_s:
-        progress.tell(f"{name} is registered; see `levers9 cluster list` for when its agent has dialled in.")
-    elif not manifest_only and json:
-        print_json(cluster)
-    elif not manifest_only:
+    if wish.wait_s:
         progress.tell(f"The agent of {name} has dialled in after {progress.spent_s:.0f} s.")
         warn_of_nodes(cluster, progress)
+    else:
+        progress.tell(f"{name} is registered; see `levers9 cluster list` for when its agent has dialled in.")
+    if json:
+        print_json(cluster)
+    elif wish.wait_s and not manifest_only:
         _print_nodes(cluster.nodes)
 
 
@@ -131,10 +136,12 @@ class _Calls:
         return await trio.to_thread.run_sync(call, abandon_on_cancel=True)
 
 
-async def _in_context(kubeconfig: Path | None, context: str, do: Callable[..., Awaitable[T]], *rest: object) -> T:
+async def _in_context(
+    kubeconfig: Path | None, context: str, without: str, do: Callable[..., Awaitable[T]], *rest: object
+) -> T:
     from .kube_context import opened
 
-    async with opened(kubeconfig, context) as (kube, named):
+    async with opened(kubeconfig, context, without) as (kube, named):
         return await do(kube, named, *rest)
 
 
@@ -267,7 +274,7 @@ def leave(
     if keep_agent or cluster.origin != "attached":
         return
     try:
-        removed = trio.run(_in_context, kubeconfig, context, partial(_remove, cluster))
+        removed = trio.run(_in_context, kubeconfig, context, "--keep-agent", partial(_remove, cluster))
     except (ConfigError, KubeUnavailable, KubeRefused) as error:
         raise Refused("Its objects in the cluster are still there.", str(error), _by_hand(cluster)) from error
     if not removed:

@@ -46,12 +46,14 @@ class Context(msgspec.Struct, frozen=True):
 
 
 @asynccontextmanager
-async def opened(kubeconfig: Path | None, context: str) -> AsyncIterator[tuple[Kube, Context]]:
-    """The API server of a context, the current one where `context` is "". Raises `ConfigError` with what to do."""
+async def opened(kubeconfig: Path | None, context: str, without: str) -> AsyncIterator[tuple[Kube, Context]]:
+    """The API server of a context, the current one where `context` is "". Raises `ConfigError` with what to do;
+    `without` is the flag with which none is needed.
+    """
     try:
         endpoint = await load_config(kubeconfig, context or None)
     except ConfigError as error:
-        raise ConfigError(f"{error} With --manifest-only no context is needed.") from error
+        raise ConfigError(f"{error} With {without} no context is needed.") from error
     async with open_kube(endpoint, Chance()) as kube:
         yield kube, Context(endpoint.context or "(this pod's)", endpoint.server)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Final
@@ -21,6 +22,7 @@ _MARKS: Final = {
     Flavour.AKS: "kubernetes.azure.com/cluster",
 }
 _ONE_WITHOUT: Final = "The one node that is lent has no card."
+_PRODUCTS: Final = ("nvidia.com/gpu.product", "amd.com/gpu.product-name", "cloud.google.com/gke-accelerator")
 _LAB: Final = "levers9.dev/lab"
 _SHOWN: Final = 6  # values and labels, at most
 
@@ -45,7 +47,7 @@ class Survey(msgspec.Struct, frozen=True, kw_only=True):
         return f"{self.matched}{of} {plural('node', self.nodes)} with {self.cards} {plural('card', self.cards)}"
 
 
-def survey(nodes: Sequence[Node], selector: str) -> Survey:
+def survey(nodes: Sequence[Node], selector: str, gpu_type: str = "") -> Survey:
     """Look at all nodes of a cluster. Raises `Refused` for what is no selector."""
     terms = parse(selector)
     matched = [node for node in nodes if all(term.matches(node.metadata.labels) for term in terms)]
@@ -55,7 +57,7 @@ def survey(nodes: Sequence[Node], selector: str) -> Survey:
         nodes=len(nodes),
         matched=len(matched),
         cards=cards,
-        advice=tuple(_advice(nodes, matched, terms, cards)),
+        advice=(*_advice(nodes, matched, terms, cards), *_other_cards(matched, gpu_type)),
         here=bool(nodes) and all(_LAB in node.metadata.labels for node in nodes),
     )
 
@@ -99,6 +101,21 @@ def _why_no_card(nodes: Sequence[Node], matched: Sequence[Node]) -> Iterator[str
         yield "They are labelled as having cards: the device plugin does not run, or has not reported them yet."
     else:
         yield "No node of the cluster reports nvidia.com/gpu or amd.com/gpu: is the vendor's device plugin installed?"
+
+
+def _other_cards(matched: Sequence[Node], gpu_type: str) -> Iterator[str]:
+    """Cards that call themselves something else than what functions are to ask for."""
+    told = (
+        next((node.metadata.labels[key] for key in _PRODUCTS if node.metadata.labels.get(key)), "") for node in matched
+    )
+    meant = _letters(re.split(r"[-_ ]", gpu_type.strip())[0])  # H100 of H100-80GB: how much memory is written many ways
+    other = Counter(product for product in told if product and meant not in _letters(product))
+    if other:
+        yield f"By their labels not all cards are {gpu_type}: {_counted(other)}. Is it another --gpu, or --selector?"
+
+
+def _letters(name: str) -> str:
+    return "".join(filter(str.isalnum, name.lower()))
 
 
 def _near(nodes: Sequence[Node], terms: Sequence[Term]) -> Iterator[str]:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 import time
 from pathlib import Path
 
@@ -143,6 +145,24 @@ def test_the_manifest_alone_goes_to_standard_output_and_what_happens_to_standard
         "image_pull_secret": "",
         "host_network": None,
     }
+
+
+@pytest.mark.slow
+def test_who_applies_the_manifest_from_a_pipe_reads_its_end_while_the_agent_is_waited_for(http: HttpStub) -> None:
+    attached(http)
+    show(http, {**OWN, "status": "waiting"})
+    line = "import sys; from levers9.cli import main; main(sys.argv[1:])"
+    argv = [sys.executable, "-c", line, *JOIN, "--manifest-only", "--timeout", "60"]
+    with subprocess.Popen(argv, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL) as waiting:
+        assert waiting.stdout is not None
+        assert waiting.stdout.read() == b"kind: Namespace\n"
+        assert waiting.poll() is None
+        waiting.kill()
+
+
+def test_a_manifest_and_a_cluster_are_not_both_printed(http: HttpStub, line: Line) -> None:
+    refused = line(*JOIN, "--manifest-only", "--json")
+    assert (refused.code, http.asked, "Say one of them." in refused.err) == (1, [], True)
 
 
 def test_nobody_waits_who_says_so(http: HttpStub, line: Line) -> None:

@@ -70,3 +70,17 @@ def test_whose_kubernetes_it_is_is_told_by_its_labels(label: str, flavour: Flavo
 @pytest.mark.parametrize(("quantity", "cards"), [("8", 8), (8, 8), ("0", 0), ("1500m", 0), ("-1", 0)])
 def test_cards_are_whole_numbers(quantity: str | int, cards: int) -> None:
     assert cards_of(node("a", quantity)) == cards
+
+
+@pytest.mark.parametrize(
+    ("gpu_type", "product"),
+    [("H100", "NVIDIA-H100-80GB-HBM3"), ("A100-40", "NVIDIA-A100-SXM4-40GB"), ("RTX4090", "NVIDIA-GeForce-RTX-4090")],
+)
+def test_a_card_that_is_called_as_its_product_is_is_no_matter_for_advice(gpu_type: str, product: str) -> None:
+    assert survey([node("a", 8, nvidia_com__gpu_product=product)], "", gpu_type).advice == ()
+
+
+def test_cards_that_are_of_another_type_than_functions_will_ask_for_are_told() -> None:
+    right, wrong = (node(product, 8, nvidia_com__gpu_product=product) for product in ("NVIDIA-H100", "NVIDIA-H200"))
+    (advice,) = survey([right, wrong, node("a", 8)], "", "H100").advice
+    assert advice == "By their labels not all cards are H100: NVIDIA-H200 (1 node). Is it another --gpu, or --selector?"
