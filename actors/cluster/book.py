@@ -31,6 +31,7 @@ class Cluster(msgspec.Struct, kw_only=True):
     heard_at_s: float = 0.0
     sequence: int = -1
     open: bool = False
+    refused: str = ""  # why what its agent said last counts for nothing
     leaves_at_s: float | None = None  # it is detached then, at the latest
     told: tuple[tuple[NodeReport, ...], str, str, ClusterState] | None = None  # what its pool knows is made of this
     told_waits: str = ""

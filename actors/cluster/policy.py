@@ -41,7 +41,7 @@ from .decisions import BeginPool, ClusterPlan, FinishPool
 from .dialling import Dialled
 from .jobs import Create, Delete, Effect, Exited, Job, Started
 from .offers import nodes_known
-from .reports import sighted
+from .reports import clipped, fault_in_sum, fault_of, sighted
 from .settings import ClusterSettings, Configured
 from .showing import problem_of, waits_of
 from .states import AWAY
@@ -116,19 +116,35 @@ class ClustersPolicy:
     # Agents
 
     def _from_agent(self, cluster: Cluster, message: AgentReady | ClusterReported, now_s: float) -> None:
-        """Of a life that another has superseded nothing counts, and it is told; nor does an overtaken report."""
-        if message.epoch < cluster.row.agent_epoch:
+        """Of a life that another has superseded nothing counts, and it is told; nor does an overtaken report.
+
+        What no agent of ours would say counts for nothing either: its cluster's owner is told.
+        """
+        if fault := fault_of(message):
+            self._refuse(cluster, fault)
+        elif message.epoch < cluster.row.agent_epoch:
             self._tell_settings(cluster)
-            return
-        if isinstance(message, AgentReady):
+        elif isinstance(message, AgentReady):
             cluster.open = True
             self._tell_settings(cluster)
-            return
-        if message.epoch > cluster.row.agent_epoch or message.sequence > cluster.sequence:
+        elif message.epoch > cluster.row.agent_epoch or message.sequence > cluster.sequence:
             cluster.open = True
-            report = cluster.parts.hear(message)
+            report = cluster.parts.hear(clipped(message))
             if report is not None:
-                self._hear(cluster, report, now_s)
+                self._hear_if_well(cluster, report, fault_in_sum(report) if message.parts > 1 else "", now_s)
+
+    def _hear_if_well(self, cluster: Cluster, report: ClusterReported, fault: str, now_s: float) -> None:
+        """Parts that are well may make a report that is not."""
+        if fault:
+            self._refuse(cluster, fault)
+        else:
+            cluster.refused = ""
+            self._hear(cluster, report, now_s)
+
+    def _refuse(self, cluster: Cluster, fault: str) -> None:
+        """It is as if it had not been said; shown until a report comes that counts."""
+        cluster.refused = fault
+        self._changed[cluster.cluster_id] = cluster
 
     def _hear(self, cluster: Cluster, report: ClusterReported, now_s: float) -> None:
         if report.epoch > cluster.row.agent_epoch or now_s - cluster.row.seen_at_s >= SEEN_KEPT_S:
