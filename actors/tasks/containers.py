@@ -112,8 +112,7 @@ class ContainersSide:
             return
         if stub.spec.nodes > 1:
             return self._gangs.ask(stub, now_s)
-        running_for_s = 0.0 if stub.first_started_at_s is None else now_s - stub.first_started_at_s
-        wanted = containers_wanted(stub.unfinished, stub.mean_s, running_for_s, stub.spec.max_containers)
+        wanted = containers_wanted(stub.unfinished, stub.mean_s, stub.running_for_s(now_s), stub.spec.max_containers)
         coming, available = stub.coming, stub.available
         if stub.failed_starts and not available:
             wanted = min(wanted, 1)

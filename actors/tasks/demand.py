@@ -13,7 +13,7 @@ UNKNOWN_MAX: Final = 8  # containers asked for while nothing is known
 
 
 def containers_wanted(backlog: int, mean_s: float | None, running_for_s: float, max_containers: int) -> int:
-    """Containers for `backlog` unfinished calls; `running_for_s` is how long the first one has run without an end.
+    """Containers for `backlog` unfinished calls; `running_for_s` is for how long one has run, and none has ended.
 
     `max_containers` 0 is no limit.
     """
@@ -23,6 +23,6 @@ def containers_wanted(backlog: int, mean_s: float | None, running_for_s: float, 
         wanted = math.ceil(backlog * max(UNKNOWN_CALL_S, running_for_s) / DRAIN_S)
         wanted = min(wanted, UNKNOWN_MAX) if running_for_s < DRAIN_S else wanted
     else:
-        wanted = math.ceil(backlog * mean_s / DRAIN_S)
+        wanted = math.ceil(backlog * max(mean_s, running_for_s) / DRAIN_S)  # this one may last longer than those before
     wanted = max(1, min(wanted, backlog))
     return min(wanted, max_containers) if max_containers else wanted

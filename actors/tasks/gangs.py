@@ -64,9 +64,8 @@ class GangsSide:
         for gang in staying:
             if gang.lacking and not gang.task_id:
                 self._request(stub, gang.gang_id, gang.lacking, now_s, known=True)
-        running_for_s = 0.0 if stub.first_started_at_s is None else now_s - stub.first_started_at_s
         most = stub.spec.max_containers // stub.spec.nodes
-        wanted = containers_wanted(stub.unfinished, stub.mean_s, running_for_s, most)
+        wanted = containers_wanted(stub.unfinished, stub.mean_s, stub.running_for_s(now_s), most)
         whole = sum(gang.whole for gang in staying)
         if stub.failed_starts and not whole:
             wanted = min(wanted, 1)

@@ -73,9 +73,15 @@ class Stub(msgspec.Struct, kw_only=True):
     progress_due: bool = False
     yields: bool = False  # some of its containers make room for others once their calls have ended
 
-    def learn_duration(self, duration_s: float) -> None:
+    def learn_duration(self, duration_s: float, now_s: float) -> None:
         """Keep a moving mean of how long a call takes."""
         self.mean_s = duration_s if self.mean_s is None else 0.8 * self.mean_s + 0.2 * duration_s
+        self.first_started_at_s = None if self.first_started_at_s is None else now_s
+
+    def running_for_s(self, now_s: float) -> float:
+        """For how long something has run, and nothing has ended: so long does a call last at least."""
+        idle = self.mean_s is not None and self.unfinished == len(self.waiting)
+        return 0.0 if idle or self.first_started_at_s is None else now_s - self.first_started_at_s
 
     def count_held(self, now_s: float) -> float:
         """How many seconds in all nothing but missing machines held it; to be called whenever that may change."""
@@ -197,7 +203,8 @@ class Ledger:
         call.attempt += 1
         del stub.waiting[call.task_id]
         self._hold(call, warm)
-        if stub.first_started_at_s is None:
+        alone = stub.mean_s is not None and stub.unfinished - len(stub.waiting) == 1
+        if alone or stub.first_started_at_s is None:
             stub.first_started_at_s = now_s
 
     def let_go(self, call: Call, now_s: float) -> None:

@@ -67,7 +67,7 @@ class WorkersSide:
             return True
         stub = self._ledger.stubs[call.stub_id]
         if result.started and result.end in _RAN:
-            stub.learn_duration(result.duration_s)
+            stub.learn_duration(result.duration_s, now_s)
         if result.started and warm is not None:
             warm.proved = True
             stub.failed_starts = 0

@@ -32,6 +32,19 @@ class TestDemand:
         assert containers_wanted(1000, None, 0.4, 0) == 8
         assert containers_wanted(1000, None, 5.0, 0) == 1000
 
+    def test_a_call_that_lasts_longer_than_those_before_wants_more_for_those_behind_it(self) -> None:
+        assert containers_wanted(2, 0.2, 0.1, 0) == 1
+        assert containers_wanted(2, 0.2, 1.0, 0) == 2
+
+    def test_nobody_waits_behind_a_long_call_because_earlier_ones_were_short(self) -> None:
+        stage = Stage()
+        stage.submit("short")
+        container_id, _ = stage.warm()
+        stage.say(stage.finished(container_id, "short", duration_s=0.2))
+        stage.submit("long", "behind")
+        stage.tick(2.0)
+        assert len(stage.requested()) == 1
+
     def test_a_limit_holds(self) -> None:
         assert containers_wanted(10, 60.0, 0.0, 3) == 3
 
