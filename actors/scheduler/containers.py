@@ -10,7 +10,7 @@ from ...model.tokens import hash_of, hint_of
 from ...store import operations as ops
 from ...wire import scheduling
 from ...wire.client import StubSpec
-from . import events
+from . import events, hearsay
 from .deciding import Deciding
 from .group import Group
 from .ledger import Host, Ledger, Room
@@ -175,13 +175,13 @@ class Containers:
         room = self._ledger.rooms.get(message.container_id)
         if room is None or source != f"worker/{room.worker_id}":
             return
-        room.address = message.address
+        room.address = hearsay.address(message.address)
         before = room.move(ContainerEvent.BECAME_READY)
         if before is not room.state:
             self._group.move_container(room, before)
         if room.state is ContainerState.READY:
             self._deciding.tell(events.Started(member=room.container_id), now_s)
-            self.tell_available(room, message.window)
+            self.tell_available(room, hearsay.window(message.window))
 
     def tell_available(self, room: Room, window: int) -> None:
         """Tell `tasks` how many calls a warm container takes; 0 while its worker is silent."""
@@ -200,7 +200,7 @@ class Containers:
         if room is not None and source != f"worker/{room.worker_id}":
             return
         if room is not None:
-            self.end(room, ContainerEvent.ENDED, message.end, message.why, now_s)
+            self.end(room, ContainerEvent.ENDED, message.end, hearsay.why(message.why), now_s)
         self._group.send(source, scheduling.ContainerForgotten(container_id=message.container_id))
 
     def end(self, room: Room, event: ContainerEvent, end: End, why: str, now_s: float) -> None:

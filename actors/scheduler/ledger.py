@@ -49,7 +49,10 @@ class Room(msgspec.Struct, kw_only=True):
 
 
 class Host(msgspec.Struct, kw_only=True):
-    """A worker: ordered, reporting, silent. `stop_why` is set once it must go."""
+    """A worker: ordered, reporting, silent. `stop_why` is set once it must go.
+
+    `capacity` is what it has, as it says itself; `ordered` what it was to have, as far as that is known.
+    """
 
     worker_id: str
     pool: str
@@ -63,6 +66,7 @@ class Host(msgspec.Struct, kw_only=True):
     silent_since_s: float = 0.0
     stop_why: str = ""
     cordoned: bool = False
+    ordered: Capacity | None = None
 
     def move(self, event: WorkerEvent) -> None:
         """Follow the table of worker states. Raises KeyError for a pair that the table does not know."""

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable, Mapping
 
 from ...errors import INVALID, Refused
 from ...model.figures import REPORT_WAIT_S
+from ...model.hearsay import sentence
 from ...model.queues import Queueing
 from ...model.states import ContainerEvent, ContainerState, End, TokenKind, WorkerState
 from ...store import operations as ops
@@ -182,7 +183,7 @@ class SchedulerPolicy:
                 self._workers.reported(message, letter.source, now_s)
                 self._see_whether_all_reported(now_s)
             case scheduling.WorkerLeaving(worker_id=worker_id, why=why) if letter.source == f"worker/{worker_id}":
-                self._workers.lose(worker_id, f"it said goodbye: {why}", now_s)
+                self._workers.lose(worker_id, f"it said goodbye: {sentence(why)}", now_s)
 
     def _from_tasks(self, letter: Letter, now_s: float) -> None:
         match letter.message:
@@ -284,6 +285,7 @@ def _host(row: ops.WorkerRow, now_s: float) -> Host:
         worker_id=row.worker_id,
         pool=row.pool,
         capacity=row.capacity,
+        ordered=row.capacity,
         traits=row.traits,
         state=row.state,
         epoch=row.epoch,

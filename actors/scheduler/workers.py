@@ -9,7 +9,7 @@ from ...model.resources import NOTHING, Amount
 from ...model.states import ContainerEvent, ContainerState, End, WorkerEvent, WorkerState
 from ...wire import scheduling
 from ...wire.operating import WorkerWish
-from . import events
+from . import events, hearsay
 from .capacity import Standing
 from .containers import Containers
 from .deciding import Deciding
@@ -73,17 +73,21 @@ class Workers:
             traits=message.traits,
             idle_since_s=now_s,
             silent_since_s=now_s,
+            ordered=message.capacity,
         )
         self.know(host, now_s)
 
     def reported(self, message: scheduling.WorkerReported, source: str, now_s: float) -> None:
-        """A worker's whole truth. An older life of it is ignored; one that is gone for us must leave."""
+        """A worker's whole truth, as far as it can be. An older life is ignored; one that is gone for us must leave."""
         host = self._ledger.hosts.get(message.worker_id)
         if host is None or source != f"worker/{message.worker_id}":
             self._group.send(source, scheduling.StopWorker(worker_id=message.worker_id, why=_STRANGER))
             return
-        if message.epoch < host.epoch:
-            return
+        believed = hearsay.believed(message, host)
+        if believed is not None and believed.epoch >= host.epoch:
+            self._reported(host, believed, now_s)
+
+    def _reported(self, host: Host, message: scheduling.WorkerReported, now_s: float) -> None:
         host.move(WorkerEvent.REPORTED)
         host.epoch = message.epoch
         if not host.reported or host.capacity != message.capacity:
