@@ -88,10 +88,9 @@ def _joined(key: str, value: str) -> str:
 
 
 def _parts(selector: str) -> Iterator[str]:
-    """Split at commas that are not inside a set."""
-    for part in re.split(r",(?![^(]*\))", selector):
-        if part.strip():
-            yield part.strip()
+    """Split at commas that are not inside a set; a comma with nothing beside it is no condition left out."""
+    if selector.strip():
+        yield from (part.strip() for part in re.split(r",(?![^(]*\))", selector))
 
 
 def _term(part: str) -> Term:

@@ -7,11 +7,11 @@ from typing import Final
 from ...errors import Refused
 from ...kube.objects import Node, Pod
 from ...model.clusters import ClusterSpec, Flavour
+from ...model.selectors import Term, parse
 from ...wire.cluster import NodeReport
 from .accounts import Accounts
 from .jobs import Ground
 from .nodes import NodeFacts, facts_of, report_of
-from .selectors import Selector, parse_selector
 from .taints import to_tolerate
 
 _UNNAMED: Final = ClusterSpec(name="", gpu_type="")
@@ -29,7 +29,7 @@ class Inventory:
         self._by_uid: dict[str, str] = {}
         self._accounts = Accounts(ignore_below=ignore_below)
         self._spec = _UNNAMED
-        self._selector: Selector | None = None  # None: it cannot be read, and names no node
+        self._selector: tuple[Term, ...] | None = None  # None: it cannot be read, and names no node
         self._told: dict[str, NodeReport] = {}  # of the nodes that the selector names
         self._stale: dict[str, None] = {}  # names of nodes whose report is to be made anew
         self.problem = ""
@@ -43,7 +43,7 @@ class Inventory:
             return
         self._spec, self.problem = spec, ""
         try:
-            self._selector = parse_selector(spec.selector)
+            self._selector = parse(spec.selector)
         except Refused as error:
             self._selector, self.problem = None, str(error)
         self._stale.update(dict.fromkeys(self._facts))
@@ -111,7 +111,7 @@ class Inventory:
 
     def _report(self, name: str) -> NodeReport | None:
         facts = self._facts.get(name)
-        if facts is None or self._selector is None or not self._selector.matches(facts.labels):
+        if facts is None or self._selector is None or not all(term.matches(facts.labels) for term in self._selector):
             return None
         return report_of(
             facts, self._accounts.of(name), gpu_type=self._spec.gpu_type, selected=bool(self._spec.selector.strip())

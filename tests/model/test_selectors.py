@@ -7,13 +7,21 @@ import pytest
 from levers9.errors import Refused
 from levers9.model.selectors import parse, selector_of, selects
 
-LABELS = {"pool": "a", "cards": "4", "example.com/gpu": "H100", "empty": ""}
+LABELS = {"pool": "a", "cards": "4", "example.com/gpu": "H100", "empty": "", "spread": "1_0", "spaced": " 4"}
 
 
 @pytest.mark.parametrize(
     ("selector", "expected"),
     [
         ("", True),
+        ("  ", True),
+        ("pool == a , cards = 4", True),
+        ("pool in (b,a),cards notin (4)", False),
+        ("!nobody,pool", True),
+        ("empty in ()", True),
+        ("in in (a)", False),
+        ("spread>3", False),
+        ("spaced>3", False),
         ("pool=a", True),
         ("pool == a", True),
         ("pool=b", False),
@@ -39,7 +47,27 @@ def test_a_selector_selects_as_kubernetes_does(selector: str, expected: bool) ->
     assert selects(selector, LABELS) is expected
 
 
-@pytest.mark.parametrize("selector", ["pool=a b", "=a", "pool in a", "pool in (a", "a/b/c", "pool=-a", "pool in (a b)"])
+@pytest.mark.parametrize(
+    "selector",
+    [
+        "pool=a b",
+        "=a",
+        "pool in a",
+        "pool in (a",
+        "a/b/c",
+        "pool=-a",
+        "pool in (a b)",
+        "a=b=c",
+        "a b",
+        "a,,b",
+        "a=b,",
+        ",",
+        "(",
+        "a>b",
+        "a in (-x)",
+        "a=" + 70 * "x",
+    ],
+)
 def test_what_is_no_selector_is_refused_with_how_it_is_written(selector: str) -> None:
     with pytest.raises(Refused, match="key=value"):
         parse(selector)
