@@ -2,7 +2,13 @@
 
 from __future__ import annotations
 
+import math
+
+import msgspec
+
 from ...errors import INVALID, Refused
+from ...model import hearsay
+from ...model.figures import CREDIT_WINDOW_MAX
 from ...model.states import End, TaskState
 from ...store import operations as ops
 from ...wire import client, work
@@ -29,7 +35,7 @@ class WorkersSide:
         """Take one letter of a worker in."""
         match letter.message:
             case work.AttemptsFinished() as message:
-                self._finished(message, letter.source, now_s)
+                self._finished(_as_can_be(message), letter.source, now_s)
             case work.AttemptsHeld() as message:
                 self._held(message, letter.source)
             case message:
@@ -47,7 +53,7 @@ class WorkersSide:
             return
         warm = self._ledger.containers.get(message.container_id)
         if warm is not None:
-            warm.window = message.window
+            warm.window = hearsay.count(message.window, CREDIT_WINDOW_MAX)
             self._ledger.touch(warm.stub_id)
         keys = [
             work.AttemptKey(result.task_id, result.attempt)
@@ -163,7 +169,7 @@ class WorkersSide:
         warm = self._ledger.containers.get(message.container_id)
         ours: set[work.AttemptKey] = set()
         if warm is not None:
-            warm.window = message.window
+            warm.window = hearsay.count(message.window, CREDIT_WINDOW_MAX)
             self._ledger.touch(warm.stub_id)
             ours = {work.AttemptKey(task_id, self._ledger.calls[task_id].attempt) for task_id in warm.holding}
             self._send_again(warm, set(message.attempts))
@@ -209,6 +215,18 @@ class WorkersSide:
             if rank in gang.members and rank not in gang.ended and call.state is TaskState.RUNNING:
                 self._run(gang.members[rank], [call])
         gang.owed.clear()
+
+
+def _as_can_be(message: work.AttemptsFinished) -> work.AttemptsFinished:
+    """A worker's results with numbers that rows hold, and times that are some."""
+    if all(0 <= one.last_log_line <= hearsay.INT4_MAX and 0.0 <= one.duration_s < math.inf for one in message.results):
+        return message
+    return msgspec.structs.replace(message, results=tuple(map(_clipped, message.results)))
+
+
+def _clipped(result: work.AttemptResult) -> work.AttemptResult:
+    last_log_line, duration_s = hearsay.count(result.last_log_line), hearsay.seconds(result.duration_s)
+    return msgspec.structs.replace(result, last_log_line=last_log_line, duration_s=duration_s)
 
 
 def _as_told(call: Call, result: work.AttemptResult, why: str) -> client.TaskResult:
