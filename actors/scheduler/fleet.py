@@ -288,6 +288,20 @@ class Fleet:
         node.standing, node.why_closed, node.since_s = standing, why, since_s
         self._put(pool, node)
 
+    def outgrown(self, node_id: str, workspace: str, shape: Shape) -> bool:
+        """Whether the node of this worker has more cards by now than it took, and a new one there could run the shape.
+
+        A worker that has lost cards is not followed by one that would have them.
+        """
+        node = self.nodes[node_id]
+        pool = self.pools[node.kind.pool]
+        offer = pool.offers.get(node.name)
+        if offer is None or offer.state is not NodeState.READY or node.lost_cards or not shape.gpu_count:
+            return False
+        kind = msgspec.structs.replace(node.kind, capacity=offer.capacity)
+        more = offer.capacity.gpu_count > node.kind.capacity.gpu_count
+        return more and pool in self.eligible(workspace, shape.pool) and kind.allows(pool.asked(shape, workspace))
+
     def drop_node(self, node_id: str) -> Node | None:
         """A worker is no more; its named node is on offer again."""
         node = self.nodes.get(node_id)

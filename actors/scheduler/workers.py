@@ -208,7 +208,7 @@ class Workers:
         """Idle workers leave, but for those that the pool keeps, and without whom less than it wants would be free."""
         declared = self._ledger.pools.get(pool) or scheduling.PoolDeclared(pool=pool)
         hosts = [host for host in self._ledger.hosts.values() if host.pool == pool and host.open]
-        idle = [host for host in hosts if now_s - host.idle_since_s >= declared.idle_s and self._is_empty(host)]
+        idle = [host for host in hosts if self._is_empty(host) and self._may_leave(host, declared.idle_s, now_s)]
         free = self._free(hosts) if declared.min_free != NOTHING else NOTHING
         if declared.min_free != NOTHING:
             self._tell_free(pool)
@@ -220,6 +220,17 @@ class Workers:
             self._drain(host, "idle")
             self._group.move_worker(host)
             self._tell(host, now_s)
+
+    def _may_leave(self, host: Host, idle_s: float, now_s: float) -> bool:
+        """Whether it has been idle for long enough, or keeps cards of its node from somebody who waits for them."""
+        if now_s - host.idle_since_s >= idle_s:
+            return True
+        core = self._deciding.core
+        return any(
+            core.fleet.outgrown(host.worker_id, request.workspace, shape)
+            for request, fits in core.holding.longest_roomless()
+            for _, shape in fits
+        )
 
     def _is_empty(self, host: Host) -> bool:
         """Nothing is on it, and nothing is promised to a gang of which others are still to come."""

@@ -8,6 +8,7 @@ from levers9.actors.scheduler.events import Planned
 from levers9.actors.scheduler.ledger import Host
 from levers9.actors.scheduler.wants import WANTED_MAX
 from levers9.errors import OutcomeUnknown
+from levers9.model.nodes import NodeOffer, Traits
 from levers9.model.reasons import HoldKind, Lack, Reason
 from levers9.model.resources import Capacity, Shape
 from levers9.model.states import ContainerState, End, WorkerEvent, WorkerState
@@ -448,6 +449,11 @@ class TestEvidence:
         assert stage.policy.ledger.orders == {"default": 1}
 
 
+def _offered(size: Capacity) -> Letter:
+    offer = NodeOffer(capacity=size, traits=Traits(node="one"))
+    return Letter(scheduling.PoolNodes(pool="default", offers=(offer,)), source="pool/default", target="scheduler")
+
+
 class TestWindingDown:
     def test_an_idle_worker_leaves_after_five_minutes(self) -> None:
         stage = Stage()
@@ -467,6 +473,27 @@ class TestWindingDown:
         sent = stage.say(stage.report())
         assert len(sent.of(scheduling.StopWorker)) == 1
         assert stage.truth.worker_states() == {"one": WorkerState.DRAINING}
+
+    def test_one_that_took_what_others_had_left_leaves_at_once_when_its_node_has_cards_for_who_waits(self) -> None:
+        stage = Stage()
+        small, large = (
+            Capacity(cpu_milli=8000, memory_mib=8000, gpu_count=count, gpu_type="GB200") for count in (2, 4)
+        )
+        shape = Shape(cpu_milli=100, memory_mib=100, gpu_count=4)
+        stage.worker(size=small)
+        stage.say(_offered(small), stage.request("a", shape=shape))
+        assert stage.tick(1.0).of(scheduling.StopWorker) == []
+        stage.say(_offered(large))
+        assert stage.tick(1.0).only(scheduling.StopWorker).worker_id == "one"
+
+    def test_one_that_has_lost_cards_or_that_nobody_wants_larger_stays(self) -> None:
+        stage = Stage()
+        whole, hurt = (Capacity(cpu_milli=8000, memory_mib=8000, gpu_count=count, gpu_type="GB200") for count in (4, 2))
+        stage.worker(size=whole)
+        stage.say(stage.report(size=hurt), _offered(whole))
+        assert stage.tick(1.0).of(scheduling.StopWorker) == []
+        stage.say(stage.request("a", shape=Shape(cpu_milli=100, memory_mib=100, gpu_count=4)))
+        assert stage.tick(1.0).of(scheduling.StopWorker) == []
 
     def test_some_are_kept(self) -> None:
         stage = Stage(keep={"default": 1})
