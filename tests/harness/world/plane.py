@@ -12,6 +12,7 @@ from typing import Final
 import structlog
 import trio
 import trio._core._run
+import trio.abc
 import trio.lowlevel
 import trio.testing
 
@@ -39,11 +40,32 @@ from .truth import Handle, Truth
 
 BASE_S: Final = 1_800_000_000.0  # Unix time at the beginning of a world
 SILENCE_S: Final = 20.0
+STEPS_MAX: Final = 10_000  # of all tasks at one moment
 RUN_DIR: Final = "/run/world"
 
 
 class Violation(AssertionError):
     """A world broke an invariant."""
+
+
+class Stillness(trio.abc.Instrument):
+    """Looks whether virtual time goes on: actors that answer each other at once, without end, would stop it."""
+
+    def __init__(self, violated: Callable[[str], None]) -> None:
+        self._violated = violated
+        self._token = trio.lowlevel.current_trio_token()
+        self._steps = 0
+        self._looked_at_s = -1.0
+
+    def before_task_step(self, task: trio.lowlevel.Task) -> None:
+        """See `trio.abc.Instrument`."""
+        self._steps += 1
+        if self._steps % STEPS_MAX:
+            return
+        now_s = trio.current_time()
+        if now_s == self._looked_at_s:
+            self._token.run_sync_soon(self._violated, f"time stands still: {task.name} and others go on without end")
+        self._looked_at_s = now_s
 
 
 class ControlPlane:
@@ -71,6 +93,10 @@ class ControlPlane:
     def chance(self, *part: object) -> Chance:
         """The chance of one part."""
         return Chance(seed_of(self.seed, *part))
+
+    def watch_time(self) -> None:
+        """From now on a world whose time stands still is a broken one."""
+        trio.lowlevel.add_instrument(Stillness(self.violated))
 
     @staticmethod
     def clock() -> float:

@@ -63,6 +63,7 @@ class World(ControlPlane):
 
     async def run(self) -> Report:
         """From the first process to rest. Raises `Violation`."""
+        self.watch_time()
         with self._scope:
             async with trio.open_nursery() as self.nursery:
                 await self._live()
