@@ -13,12 +13,20 @@ class Node(msgspec.Struct, frozen=True, kw_only=True):
     ready: bool
     gpus: int
     gpus_free: int
+    gpus_ours: int = 0
+    cpu_ours_millis: int = 0
+    memory_ours_mb: int = 0
     gpu_type: str = ""
     cpu_free_millis: int = 0
     memory_free_mb: int = 0
     worker_id: str = ""
     worker_state: str = ""
     why: str = ""
+
+    @property
+    def spare(self) -> int:
+        """Cards that nobody has: neither others, nor a worker of ours."""
+        return max(0, self.gpus_free - self.gpus_ours)
 
 
 class Cluster(msgspec.Struct, frozen=True, kw_only=True):
@@ -53,8 +61,13 @@ class Cluster(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def free_cards(self) -> int:
-        """Cards that new work could have."""
-        return sum(node.gpus_free for node in self.nodes if node.ready)
+        """Cards that nobody has, on nodes that take work."""
+        return sum(node.spare for node in self.nodes if node.ready)
+
+    @property
+    def our_cards(self) -> int:
+        """Cards of our workers, be they at work or idle."""
+        return sum(node.gpus_ours for node in self.nodes)
 
 
 class Clusters(msgspec.Struct, frozen=True, kw_only=True):

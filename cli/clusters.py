@@ -160,16 +160,28 @@ def list_(*, json: Json = False, format: Format = "table", workspace: Workspace 
     if json or format == "json":
         print_json(found)
         return
-    headings = ("CLUSTER", "GPU", "STATE", "NODES", "FREE CARDS", "LAST SEEN", "SERVES", "WORKERS", "AGENT", "WHY")
+    headings = (
+        "CLUSTER",
+        "GPU",
+        "STATE",
+        "NODES",
+        "OUR CARDS",
+        "FREE CARDS",
+        "LAST SEEN",
+        "SERVES",
+        "WORKERS",
+        "AGENT",
+        "WHY",
+    )
     print_table(headings, map(_row, found), "There are no clusters. `levers9 cluster join` attaches one.")
 
 
 def _row(one: Cluster) -> tuple[str, ...]:
-    nodes, cards = f"{one.ready}/{len(one.nodes)}", str(one.free_cards)
+    nodes, ours, free = f"{one.ready}/{len(one.nodes)}", str(one.our_cards), str(one.free_cards)
     pending = f" ({one.pending} pending)" if one.pending else ""
     why = " ".join((one.problem, *one.waits)).strip()
     return (
-        one.name, one.gpu_type, one.status, nodes, cards, ago(one.last_seen_s), _serves(one),
+        one.name, one.gpu_type, one.status, nodes, ours, free, ago(one.last_seen_s), _serves(one),
         f"{one.workers}{pending}", _agent(one), why,
     )  # fmt: skip
 
@@ -201,11 +213,12 @@ def nodes(name: Name, /, *, json: Json = False, workspace: Workspace = "") -> No
 
 
 def _print_nodes(found: Sequence[Node]) -> None:
-    headings = ("NODE", "STATE", "CARDS", "FREE", "CPU FREE", "MEMORY FREE", "WORKER", "WHY")
+    headings = ("NODE", "STATE", "CARDS", "OURS", "FREE", "CPU FREE", "MEMORY FREE", "WORKER", "WHY")
     rows = (
         (
-            node.name or "–", node.state, f"{node.gpus} {node.gpu_type}".strip(), str(node.gpus_free),
-            f"{node.cpu_free_millis / 1000:g}", f"{node.memory_free_mb / 1024:.1f} GiB",
+            node.name or "–", node.state, f"{node.gpus} {node.gpu_type}".strip(), str(node.gpus_ours), str(node.spare),
+            f"{max(0, node.cpu_free_millis - node.cpu_ours_millis) / 1000:g}",
+            f"{max(0, node.memory_free_mb - node.memory_ours_mb) / 1024:.1f} GiB",
             f"{node.worker_id} {node.worker_state}".strip() or "–", node.why,
         )
         for node in found

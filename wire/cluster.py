@@ -269,12 +269,13 @@ class DialWorkers(Message, frozen=True, kw_only=True):
 
 
 class NodeShown(msgspec.Struct, frozen=True, kw_only=True):
-    """A node as it is shown. `name` is "" for who may not know it."""
+    """A node as it is shown. `name` is "" for who may not know it; of what is `free`, a worker of ours has `ours`."""
 
     name: str
     state: NodeState
     allocatable: Capacity
     free: Capacity
+    ours: Capacity = Capacity(cpu_milli=0, memory_mib=0)
     worker_id: str = ""
     worker_state: str = ""
     labels: tuple[tuple[str, str], ...] = ()

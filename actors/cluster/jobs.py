@@ -115,13 +115,13 @@ class Jobs:
         elif not known.token:
             known.token, known.capacity = token, capacity
 
-    def adopt(self, worker_id: str, node: str, handle: str, *, wanted: bool) -> None:
+    def adopt(self, worker_id: str, node: str, handle: str, *, wanted: bool, capacity: Capacity = _NOTHING) -> None:
         """A worker of an earlier leader: its Job is there, or is not, or is on its way."""
         if worker_id in self._jobs:
             return
         node_uid, job_uid = read_handle(handle)
         there = bool(job_uid)
-        job = Job(worker_id=worker_id, node=node, node_uid=node_uid, job_uid=job_uid, wanted=wanted)
+        job = Job(worker_id=worker_id, node=node, node_uid=node_uid, job_uid=job_uid, wanted=wanted, capacity=capacity)
         job.seen, job.told, job.ordered = there, there, not there
         job.why = "" if wanted else "it was given up: nothing was heard of it for too long"
         self._add(job)

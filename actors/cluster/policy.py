@@ -83,7 +83,9 @@ class ClustersPolicy:
         for worker in workers:
             cluster = self.book.of_pool(worker.pool)
             if cluster is not None and worker.state is not WorkerState.GONE:
-                cluster.jobs.adopt(worker.worker_id, worker.traits.node, worker.handle, wanted=True)
+                cluster.jobs.adopt(
+                    worker.worker_id, worker.traits.node, worker.handle, wanted=True, capacity=worker.capacity
+                )
 
     def _know_workspaces(self, rows: Iterable[ops.WorkspaceRow]) -> None:
         self._asking.workspaces.update((row.workspace_id, row.name) for row in rows)

@@ -8,6 +8,7 @@ from typing import Final
 import msgspec
 
 from ...model.clusters import Origin
+from ...model.resources import Capacity
 from ...model.states import TokenKind
 from ...wire.cluster import ClusterStanding, JobPhase, NodeReport, NodeShown
 from ...wire.letter import Letter
@@ -16,6 +17,7 @@ from .jobs import Job
 from .settings import ClusterSettings
 
 WAITS_TOLD: Final = 20
+_NOTHING: Final = Capacity(cpu_milli=0, memory_mib=0)
 _PROBLEM: Final = "its agent has a problem that its owner is told of"
 _NOT_STARTED: Final = "a worker that was ordered has not started"
 
@@ -113,6 +115,7 @@ def _node(node: NodeReport, cluster: Cluster, *, knows: bool) -> NodeShown:
         state=node.state,
         allocatable=msgspec.structs.replace(node.allocatable, gpu_type=gpu_type),
         free=msgspec.structs.replace(node.free, gpu_type=gpu_type),
+        ours=job.capacity if job is not None else _NOTHING,
         worker_id=job.worker_id if job is not None and knows else "",
         worker_state=_worker_state(job),
         labels=node.labels if knows else (),

@@ -22,6 +22,7 @@ NODE = {
     "ready": True,
     "gpus": 4,
     "gpus_free": 3,
+    "gpus_ours": 1,
     "gpu_type": "GB200",
     "cpu_free_millis": 4500,
     "memory_free_mb": 2048,
@@ -62,9 +63,9 @@ def test_clusters_are_listed_with_whom_they_serve_and_how_old_their_agent_is(htt
     old = {**OWN, "last_seen_s": time.time() - 40, "agent_started_at_s": time.time() - 3 * 86400}
     http.answers[f"GET {CLUSTERS}"] = (200, {"clusters": [old, OTHERS, ADMINS]})
     shown = line("cluster", "list").out.splitlines()
-    heads = ("CLUSTER", "GPU", "STATE", "NODES", "FREE CARDS", "LAST SEEN", "SERVES", "WORKERS", "AGENT")
+    heads = ("CLUSTER", "GPU", "STATE", "NODES", "OUR CARDS", "FREE CARDS", "LAST SEEN", "SERVES", "WORKERS", "AGENT")
     assert [word for word in heads if word not in shown[0]] == []
-    words = ("lab-1", "online", "1/2", "  3  ", "40 s", "this workspace", "2 (1 pending)", "0.1.0, up 3 d")
+    words = ("lab-1", "online", "1/2  ", "  2          2  ", "40 s", "this workspace", "2 (1 pending)", "0.1.0, up 3 d")
     assert [word for word in words if word not in shown[1]] == []
     assert "everyone" in shown[2]
     assert "team-b only" in shown[3]
@@ -78,10 +79,17 @@ def test_clusters_are_listed_for_programs(http: HttpStub, line: Line, flags: tup
     assert [one["name"] for one in json.loads(line("cluster", "list", *flags).out)] == ["lab-1"]
 
 
+def test_what_a_worker_of_ours_has_is_not_free(http: HttpStub, line: Line) -> None:
+    mine = {**NODE, "gpus_ours": 3, "cpu_ours_millis": 4000, "memory_ours_mb": 1024}
+    show(http, {**OWN, "nodes": [mine]})
+    row = line("cluster", "nodes", "lab-1").out.splitlines()[1]
+    assert row.split()[:8] == ["n1", "ready", "4", "GB200", "3", "0", "0.5", "1.0"]
+
+
 def test_nodes_are_shown_with_what_is_free(http: HttpStub, line: Line) -> None:
     show(http)
     shown = line("cluster", "nodes", "lab-1").out.splitlines()
-    words = ("n1", "ready", "4 GB200", "3", "4.5", "2.0 GiB", "worker-1 available")
+    words = ("n1", "ready", "4 GB200  1     2", "4.5", "2.0 GiB", "worker-1 available")
     assert [word for word in words if word not in shown[1]] == []
     assert shown[2].endswith("cordoned")
     assert json.loads(line("cluster", "nodes", "lab-1", "--json").out)[1]["why"] == "cordoned"

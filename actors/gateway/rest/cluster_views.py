@@ -13,12 +13,18 @@ from .answers import Answer
 
 
 class NodeView(msgspec.Struct, frozen=True, kw_only=True):
-    """A node. `name` is "" for who may not know it; `gpus` and the rest are what it has in all, and has free."""
+    """A node. `name` is "" for who may not know it; `gpus` and the rest are what it has in all, and has free.
+
+    What others leave is free; of that, a worker of ours has `gpus_ours` cards and so on.
+    """
 
     name: str
     ready: bool
     gpus: int
     gpus_free: int
+    gpus_ours: int
+    cpu_ours_millis: int
+    memory_ours_mb: int
     cpu_free_millis: int
     memory_free_mb: int
     state: str
@@ -144,6 +150,9 @@ def _node(node: NodeShown) -> NodeView:
         ready=node.state is NodeState.READY,
         gpus=node.allocatable.gpu_count,
         gpus_free=node.free.gpu_count,
+        gpus_ours=node.ours.gpu_count,
+        cpu_ours_millis=node.ours.cpu_milli,
+        memory_ours_mb=node.ours.memory_mib,
         cpu_free_millis=node.free.cpu_milli,
         memory_free_mb=node.free.memory_mib,
         state=str(node.state),

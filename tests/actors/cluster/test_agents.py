@@ -205,6 +205,15 @@ class TestOffers:
         assert sent.of(said.NodesKnown) == []
         (shown,) = stage.lists()[0].nodes
         assert (shown.worker_id, shown.worker_state) == ("w1", "running")
+        assert shown.ours == ROOM
+
+    def test_what_a_worker_has_is_known_to_a_new_leader_as_well(self) -> None:
+        stage = Stage()
+        cluster_id = stage.ready(a_node("n1"))
+        stage.orders()
+        stage.begin()
+        stage.reports(cluster_id, a_node("n1"), jobs=(a_job("w1"),))
+        assert stage.lists()[0].nodes[0].ours == ROOM
 
     def test_a_pool_is_told_when_something_changed_only(self) -> None:
         stage = Stage()

@@ -35,6 +35,7 @@ if TYPE_CHECKING:
 
 CLUSTERS = "/api/v1/controlplane/clusters"
 WHOLE = Capacity(cpu_milli=8000, memory_mib=65536, gpu_count=4, gpu_type="GB200")
+OURS = Capacity(cpu_milli=3000, memory_mib=1024, gpu_count=2, gpu_type="GB200")
 FREE = Capacity(cpu_milli=4000, memory_mib=32768, gpu_count=3, gpu_type="GB200")
 SPEC = ClusterSpec(name="lab-1", gpu_type="GB200", selector="pool=a", worker_image="w:1", pull_secret="pull")
 OWN = ClusterStanding(
@@ -47,7 +48,7 @@ OWN = ClusterStanding(
     owned=True,
     spec=SPEC,
     nodes=(
-        NodeShown(name="n1", state=NodeState.READY, allocatable=WHOLE, free=FREE, worker_id="w1"),
+        NodeShown(name="n1", state=NodeState.READY, allocatable=WHOLE, free=FREE, ours=OURS, worker_id="w1"),
         NodeShown(name="n2", state=NodeState.CORDONED, allocatable=WHOLE, free=WHOLE, why="somebody cordoned it"),
     ),
     matched=2,
@@ -97,6 +98,8 @@ async def test_clusters_are_listed_in_the_words_that_the_published_client_reads(
         ("n1", True, 4, 3, 4000, 32768),
         ("n2", False, 4, 4, 8000, 65536),
     ]
+    ours = ("gpus_ours", "cpu_ours_millis", "memory_ours_mb")
+    assert [tuple(node[key] for key in ours) for node in own["nodes"]] == [(2, 3000, 1024), (0, 0, 0)]
     assert (others["last_seen_at"], others["namespace"], others["nodes"][0]["name"]) == ("", "", "")
 
 
