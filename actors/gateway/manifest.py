@@ -1,7 +1,7 @@
 """The manifest of an agent: everything that an attached cluster is given, and why. Pure.
 
-The rights are those of the architecture, section 9: nodes and pods may be read in the whole cluster, Jobs may be made
-and deleted in the agent's own namespace, and nothing else.
+The rights are those of the architecture, section 9: nodes and pods may be listed and watched in the whole cluster, Jobs
+may be made and deleted in the agent's own namespace, and nothing else.
 """
 
 from __future__ import annotations
@@ -22,15 +22,17 @@ CA_KEY: Final = "ca.crt"
 _RBAC: Final = "rbac.authorization.k8s.io"
 _LINES: Final = re.compile(r"(?:[!-~]+(?: [!-~]+)*\n){2,}")  # such as certificates
 _USER: Final = 65532  # nobody, in images without a user of their own
-_READ: Final = ("get", "list", "watch")
-_JOBS: Final = (*_READ, "create", "delete")
-# The labels of nodes with cards: the agent, which needs none, rather stands elsewhere.
+_READ: Final = ("list", "watch")
+_JOBS: Final = ("get", *_READ, "create", "delete")
+# Of nodes with cards, labels and taints: the agent, which needs none, rather stands elsewhere, and there where there is
+# no other node.
 _CARD_LABELS: Final = {
     Flavour.PLAIN: ("nvidia.com/gpu.present",),
     Flavour.GKE: ("nvidia.com/gpu.present", "cloud.google.com/gke-accelerator"),
     Flavour.EKS: ("nvidia.com/gpu.present", "k8s.amazonaws.com/accelerator"),
     Flavour.AKS: ("nvidia.com/gpu.present", "kubernetes.azure.com/accelerator"),
 }
+_CARD_TAINTS: Final = ({"key": "nvidia.com/gpu"}, {"key": "amd.com/gpu"}, {"key": "sku", "value": "gpu"})  # aks: sku
 Body = dict[str, object]
 
 
@@ -176,6 +178,7 @@ def _pod(told: AgentManifest) -> Body:
             "seccompProfile": {"type": "RuntimeDefault"},
         },
         "affinity": {"nodeAffinity": {"preferredDuringSchedulingIgnoredDuringExecution": _elsewhere(told.flavour)}},
+        "tolerations": [taint | {"operator": "Equal" if "value" in taint else "Exists"} for taint in _CARD_TAINTS],
         "containers": [_container(told)],
         "volumes": [{"name": "tmp", "emptyDir": {"sizeLimit": "16Mi"}}],
     }

@@ -60,7 +60,7 @@ SUBRESOURCES: Final = (
     ("batch", "jobs", "status"),
     ("apps", "deployments", "scale"),
 )
-READ: Final = ("get", "list", "watch")
+READ: Final = ("list", "watch")
 AGENT: Final = f"system:serviceaccount:{NAMESPACE}:levers9-agent"
 ANYBODY: Final = f"system:serviceaccount:{NAMESPACE}:default"
 Cell = tuple[str, str, str, str, str]  # namespace ("" the whole cluster), verb, group, resource, subresource
@@ -117,12 +117,12 @@ def cells(served: list[tuple[str, str]]) -> list[Cell]:
 
 
 def expected(cell: Cell) -> bool:
-    """What the architecture says: read nodes and pods everywhere, keep Jobs at home."""
+    """What the architecture says: list and watch nodes and pods everywhere, keep Jobs at home."""
     namespace, verb, group, name, subresource = cell
     if subresource:
         return False
     reads = group == "" and name in ("nodes", "pods") and verb in READ
-    keeps = namespace == NAMESPACE and (group, name) == ("batch", "jobs") and verb in (*READ, "create", "delete")
+    keeps = namespace == NAMESPACE and (group, name) == ("batch", "jobs") and verb in ("get", *READ, "create", "delete")
     return reads or keeps
 
 

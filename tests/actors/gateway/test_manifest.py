@@ -51,7 +51,7 @@ def test_without_a_token_there_is_no_secret_and_everything_else() -> None:
 def test_the_rights_are_to_read_nodes_and_pods_and_to_keep_jobs_in_its_namespace() -> None:
     found = objects()
     assert found["ClusterRole"]["rules"] == [
-        {"apiGroups": [""], "resources": ["nodes", "pods"], "verbs": ["get", "list", "watch"]}
+        {"apiGroups": [""], "resources": ["nodes", "pods"], "verbs": ["list", "watch"]}
     ]
     assert found["Role"]["rules"] == [
         {"apiGroups": ["batch"], "resources": ["jobs"], "verbs": ["get", "list", "watch", "create", "delete"]}
@@ -106,6 +106,17 @@ def test_a_flavour_matters_where_its_nodes_with_cards_are_labelled_otherwise() -
     assert "kubernetes.io/os" not in plain
     assert "cloud.google.com/gke-accelerator" in gke
     assert "kubernetes.io/os: linux" in gke
+
+
+def test_it_stands_on_a_node_with_cards_where_there_are_no_others_and_rather_elsewhere() -> None:
+    pod = cast("dict[str, dict[str, Object]]", objects()["Deployment"]["spec"])["template"]["spec"]
+    assert pod["tolerations"] == [
+        {"key": "nvidia.com/gpu", "operator": "Exists"},
+        {"key": "amd.com/gpu", "operator": "Exists"},
+        {"key": "sku", "value": "gpu", "operator": "Equal"},
+    ]
+    assert "preferredDuringSchedulingIgnoredDuringExecution" in str(pod["affinity"])
+    assert "'requiredDuring" not in str(pod["affinity"])
 
 
 def test_each_object_says_what_it_is_for() -> None:
