@@ -65,6 +65,7 @@ class ClusterReported(Message, frozen=True, kw_only=True):
     counts the nodes that the selector names, with or without cards. `leader_epoch` is the newest leader's that the
     agent has heard. A `blind` agent has not seen all of its cluster yet: its report says nothing of nodes and Jobs.
     The report of a large cluster comes as several `parts` of one sequence, numbered from 0: it counts with the last.
+    Where the selector names `every` node, one that is not told of is not there.
     """
 
     sender: ClassVar[str] = "agent"
@@ -85,6 +86,7 @@ class ClusterReported(Message, frozen=True, kw_only=True):
     blind: bool = False
     part: int = 0
     parts: int = 1
+    every: bool = False
 
     def coalesce_key(self) -> str:
         """One a cluster, or one of each part."""

@@ -210,5 +210,6 @@ class AgentPolicy:
             leader_epoch=self._leader_epoch,
             problem=self._views.problem(self._life.unix) or self._inventory.problem,
             blind=not complete,
+            every=complete and not self._settings.spec.selector.strip(),
         )
         return [Tell(part) for part in in_parts(report)]

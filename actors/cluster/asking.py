@@ -24,6 +24,7 @@ from ...wire.letter import Letter
 from ...wire.message import Failure, Message
 from .book import Cluster, ClusterBook
 from .decisions import BeginPool, ClusterPlan, ClusterPool, TermsOfPool
+from .reports import Parts
 from .settings import ClusterSettings
 from .showing import Asker, Showing, Shown, named
 
@@ -145,6 +146,8 @@ class Asking:
                 CONFLICT,
             )
         cluster.report, cluster.sequence, cluster.open, cluster.told = None, -1, False, None
+        cluster.parts = Parts()
+        cluster.jobs.doubt()
         self.plan.operations += [
             cluster.change(spec=spec, agent_epoch=0),
             ops.RevokeTokens(subjects=(cluster.cluster_id,)),

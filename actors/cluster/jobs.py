@@ -1,9 +1,9 @@
 """The worker Jobs of one cluster, level-triggered: what is wanted, held against what its agent reports.
 
 A Job that is wanted and in no report is ordered again, one that is reported and not wanted is deleted again: an agent
-keeps how a worker ended in its reports until then. A worker has ended only where there is evidence: its Job says so; it
-stood on a Node that is there and ready, and a complete report lacks it; or its Node was replaced by another. Silence,
-and a Node that is not ready, say nothing.
+keeps how a worker ended in its reports until then. A worker has ended only where there is evidence: its Job says so; or
+complete reports lack it, and its Node is ready, or is no more, or nobody has told of its Node for as long as a lease
+lasts. Silence, and a Node that is not ready, say nothing.
 """
 
 from __future__ import annotations
@@ -13,13 +13,16 @@ from typing import Final
 
 import msgspec
 
-from ...model.figures import REPORT_STALE_S
+from ...model.figures import REPORT_STALE_S, WORKER_LEASE_S
 from ...model.nodes import NodeState
 from ...model.resources import Capacity
 from ...wire.cluster import ClusterReported, JobPhase, JobReport, NodeReport
+from .recognising import Recognised
 
 SETTLED_S: Final = 90.0  # what an agent was told so long ago has become a Job in its reports, or never will
+DELETES_MAX: Final = 200  # of Jobs that nobody wants, a report: the rest is in the next one
 _NOT_STARTED: Final = (JobPhase.NO_POD, JobPhase.PENDING)
+_LACKED: Final = f"neither its Job nor its node has been there for {WORKER_LEASE_S:g} s"
 _NOTHING: Final = Capacity(cpu_milli=0, memory_mib=0)
 
 
@@ -46,6 +49,7 @@ class Job(msgspec.Struct, kw_only=True):
     address: str = ""  # of its pod
     told: bool = False  # its pool knows its handle
     said_at_s: float | None = None  # of one not seen: since when its agent hears nothing that could bring it
+    lacked_at_s: float | None = None  # since when complete reports have neither the Job nor its Node
 
 
 class Create(msgspec.Struct, frozen=True):
@@ -85,6 +89,10 @@ class Jobs:
         self._epoch = epoch
         self._jobs: dict[str, Job] = {}
         self._by_node: dict[str, list[str]] = {}  # workers in the order in which they came
+        self.strange = 0  # Jobs in the last report that nobody wants
+        self._recognised = Recognised()
+        self._is_ours = True  # the report that is being heard: it is of the cluster where these Jobs are
+        self._complete_at_s = 0.0  # when the newest complete report was heard
 
     def __len__(self) -> int:
         return len(self._jobs)
@@ -159,6 +167,9 @@ class Jobs:
         """What a report means for all workers: what is to be said again, and of whose end there is evidence."""
         nodes = {node.name: node for node in report.nodes}
         reported = {one.worker_id: one for one in report.jobs}
+        self._is_ours = self._recognised.hear(report, self._uids())
+        if _is_complete(report):
+            self._begin_leases_anew(now_s)
         unknown = [one for key, one in reported.items() if key not in self._jobs]
         effects: list[Effect] = []
         for job in self:
@@ -167,8 +178,26 @@ class Jobs:
                 effects += self._there(job, there, nodes.get(job.node))
             else:
                 effects += self._missing(job, report, nodes.get(job.node), now_s)
-        effects += _unknown(unknown)
+        self.strange = len(unknown)
+        effects += _unknown(unknown[:DELETES_MAX])
         return effects
+
+    def doubt(self) -> None:
+        """Another agent is to come, and perhaps of another cluster: nothing follows of what it lacks at first."""
+        self._recognised.doubt()
+
+    def _uids(self) -> Iterator[str]:
+        for job in self._jobs.values():
+            if job.seen:
+                yield job.node_uid
+                yield job.job_uid
+
+    def _begin_leases_anew(self, now_s: float) -> None:
+        """Where reports stayed away for a while, ours or theirs was the outage."""
+        if now_s - self._complete_at_s >= REPORT_STALE_S:
+            for job in self._jobs.values():
+                job.lacked_at_s = None
+        self._complete_at_s = now_s
 
     def _there(self, job: Job, there: JobReport, node: NodeReport | None) -> Iterator[Effect]:
         if there.phase is JobPhase.REFUSED:
@@ -179,7 +208,7 @@ class Jobs:
             yield from self._stands(job, there, node)
 
     def _stands(self, job: Job, there: JobReport, node: NodeReport | None) -> Iterator[Effect]:
-        job.phase, job.seen = there.phase, True
+        job.phase, job.seen, job.lacked_at_s = there.phase, True, None
         job.job_uid = job.job_uid or there.job_uid
         job.address = there.address or job.address
         job.node_uid = job.node_uid or (node.uid if node is not None else "")
@@ -214,7 +243,7 @@ class Jobs:
 
     def _evidence(self, job: Job, report: ClusterReported, node: NodeReport | None, now_s: float) -> str:
         """Why a worker whose Job is in no report has ended; "" when that is not known."""
-        if report.problem or report.view_age_s >= REPORT_STALE_S:
+        if not _is_complete(report):
             return ""
         if report.leader_epoch < self._epoch:
             return ""  # its agent had not heard of us: it may be older than what an earlier leader was told
@@ -222,11 +251,24 @@ class Jobs:
             return job.why
         if not job.seen:
             return "" if self._may_come(job, report, now_s) else "its Job was never created"
-        if node is None:
-            return ""
-        if job.node_uid and node.uid and node.uid != job.node_uid:
+        if node is not None and (not job.node_uid or not node.uid or node.uid == job.node_uid):
+            job.lacked_at_s = None
+            return "its Job is gone, and its node is there" if node.state is NodeState.READY else ""
+        return self._without_node(job, report, node, now_s)
+
+    def _without_node(self, job: Job, report: ClusterReported, node: NodeReport | None, now_s: float) -> str:
+        """Its Node, by UID, is not told of either: it is no more, or the selector leaves it out, or it is elsewhere.
+
+        What nobody can know is not waited for longer than a lease: its token ends with it, and its node gets no other
+        worker before it is told of again, ready and without this Job.
+        """
+        if self._is_ours and node is not None:
             return "its node was replaced by another of the same name"
-        return "its Job is gone, and its node is there" if node.state is NodeState.READY else ""
+        if self._is_ours and report.every:
+            return "its node is gone"
+        if job.lacked_at_s is None:
+            job.lacked_at_s = now_s
+        return _LACKED if now_s - job.lacked_at_s >= WORKER_LEASE_S else ""
 
     def _may_come(self, job: Job, report: ClusterReported, now_s: float) -> bool:
         """Whether the Job of an order that no report has may still be created."""
@@ -252,6 +294,11 @@ class Jobs:
         self._remove(job)
         known = not job.why or job.why == evidence
         return Exited(job.worker_id, evidence if known else f"{job.why}: {evidence}")
+
+
+def _is_complete(report: ClusterReported) -> bool:
+    """Whether what it lacks was not there. One that is blind is not heard at all."""
+    return not report.problem and report.view_age_s < REPORT_STALE_S
 
 
 def _unknown(reported: Iterable[JobReport]) -> Iterator[Effect]:

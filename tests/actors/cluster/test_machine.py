@@ -35,6 +35,7 @@ class Pod(msgspec.Struct):
     uid: str
     phase: JP = JP.PENDING
     deleting: bool = False
+    shown: bool = True  # its objects are there; without them its container runs on where no kubelet hears of it
 
     @property
     def alive(self) -> bool:
@@ -42,15 +43,18 @@ class Pod(msgspec.Struct):
 
 
 class ClusterMachine(RuleBasedStateMachine):
-    @initialize()
-    def begin(self) -> None:
+    @initialize(every=st.booleans())
+    def begin(self, every: bool) -> None:
+        self.every = every  # the selector names all nodes
         self.stage = Stage()
         self.cluster_id = self.stage.joins().cluster.cluster_id
         self.nodes = {name: a_node(name) for name in NODES}
+        self.left_out: dict[str, None] = {}  # nodes that the selector does not name any more
         self.pods: dict[str, Pod] = {}
         self.orders: dict[str, str] = {}  # what the pool counts on: workers that are not gone, and their nodes
         self.unwanted: dict[str, None] = {}
         self.exited: dict[str, None] = {}
+        self.fenced: dict[str, None] = {}  # whose lease ended: they may run, and their tokens are good for nothing
         self.given_up: dict[str, None] = {}  # by any leader
         self.refused: dict[str, None] = {}
         self.ever_refused: dict[str, None] = {}
@@ -70,14 +74,18 @@ class ClusterMachine(RuleBasedStateMachine):
                     self.known = {offer.traits.node: offer.state for offer in offers}
                 case scheduling.WorkerStarted(worker_id=worker_id, handle=handle):
                     self.move(worker_id, WorkerState.PENDING, handle)
-                case scheduling.WorkerExited(worker_id=worker_id):
-                    self.exit(worker_id)
+                case scheduling.WorkerExited(worker_id=worker_id, evidence=evidence):
+                    self.exit(worker_id, evidence)
                 case message if send.target.startswith("agent/"):
                     self.down.append((self.stage.now_s, message))
 
-    def exit(self, worker_id: str) -> None:
+    def exit(self, worker_id: str, evidence: str) -> None:
         pod = self.pods.get(worker_id)
-        assert pod is None or not pod.alive, "there is evidence of each end"
+        if pod is not None and pod.alive:
+            assert "has been there for 300 s" in evidence, "there is evidence of each end"
+            assert not pod.shown, "what is reported does not end"
+            assert pod.node in self.left_out, "and a node that is told of stays taken"
+            self.fenced[worker_id] = None
         assert worker_id in self.orders, "an end is told once"
         del self.orders[worker_id]
         self.exited[worker_id] = None
@@ -143,7 +151,7 @@ class ClusterMachine(RuleBasedStateMachine):
         match message:
             case said.CreateWorkerJob(job=job) if job.worker_id not in self.pods:
                 assert job.worker_id not in self.exited, "what has ended never begins"
-                if self.nodes[job.node].uid == job.node_uid:
+                if self.nodes[job.node].uid == job.node_uid if job.node in self.told() else False:
                     self.pods[job.worker_id] = Pod(node=job.node, uid=f"uid-{job.worker_id}")
                     self.refused.pop(job.worker_id, None)
                 else:
@@ -157,9 +165,12 @@ class ClusterMachine(RuleBasedStateMachine):
         self.refused.pop(worker_id, None)
         pod = self.pods.get(worker_id)
         if pod is not None and pod.alive:
-            pod.deleting = True
+            pod.deleting = pod.shown
         elif pod is not None:
             del self.pods[worker_id]
+
+    def told(self) -> dict[str, said.NodeReport]:
+        return {name: node for name, node in self.nodes.items() if name not in self.left_out}
 
     @rule()
     def the_agent_reports(self) -> None:
@@ -167,15 +178,17 @@ class ClusterMachine(RuleBasedStateMachine):
         jobs = tuple(
             said.JobReport(worker_id=key, phase=pod.phase, job_uid=pod.uid, node=pod.node)
             for key, pod in self.pods.items()
+            if pod.shown
         ) + tuple(said.JobReport(worker_id=key, phase=JP.REFUSED) for key in self.refused)
         report = said.ClusterReported(
             cluster_id=self.cluster_id,
             epoch=self.agent_epoch,
             sequence=self.sequence,
-            nodes=tuple(self.nodes.values()),
+            nodes=tuple(self.told().values()),
             jobs=jobs,
-            matched=len(NODES),
+            matched=len(self.told()),
             leader_epoch=self.leader_heard,
+            every=self.every,
         )
         self.up.append((self.stage.now_s, report))
 
@@ -217,24 +230,59 @@ class ClusterMachine(RuleBasedStateMachine):
     @rule(data=st.data())
     def a_pod_goes_on(self, data: st.DataObject) -> None:
         """It starts, and then it ends; one that is being deleted ends at once. Nobody hears of a node that is away."""
-        able = [key for key, pod in sorted(self.pods.items()) if self.nodes[pod.node].state is NodeState.READY]
+        able = [key for key, pod in sorted(self.pods.items()) if self.is_heard(pod)]
         if able:
             pod = self.pods[data.draw(st.sampled_from(able))]
             pod.phase = JP.RUNNING if pod.phase is JP.PENDING and not pod.deleting else JP.ENDED
 
+    def is_heard(self, pod: Pod) -> bool:
+        return pod.shown and pod.node in self.nodes and self.nodes[pod.node].state is NodeState.READY
+
     @rule(node=st.sampled_from(NODES), ready=st.booleans())
-    def a_node_comes_and_goes(self, node: str, ready: bool) -> None:
-        state = NodeState.READY if ready else NodeState.NOT_READY
-        self.nodes[node] = msgspec.structs.replace(self.nodes[node], state=state)
+    def a_node_is_ready_or_is_not(self, node: str, ready: bool) -> None:
+        """Its kubelet ends what has no pod any more before it is ready."""
+        if node in self.nodes:
+            state = NodeState.READY if ready else NodeState.NOT_READY
+            self.nodes[node] = msgspec.structs.replace(self.nodes[node], state=state)
+            for key, pod in tuple(self.pods.items()):
+                if ready and pod.node == node and not pod.shown:
+                    del self.pods[key]
 
     @rule(node=st.sampled_from(NODES))
     def a_node_is_replaced(self, node: str) -> None:
         """With all that ran there."""
+        self.a_node_goes(node)
         self.count += 1
         self.nodes[node] = a_node(node, uid=f"uid-{node}-{self.count}")
-        for pod in self.pods.values():
-            if pod.node == node:
+
+    @rule(node=st.sampled_from(NODES))
+    def a_node_goes(self, node: str) -> None:
+        """With all that ran there."""
+        self.nodes.pop(node, None)
+        for key, pod in tuple(self.pods.items()):
+            if pod.node == node and pod.shown:
                 pod.phase = JP.ENDED
+            elif pod.node == node:
+                del self.pods[key]
+
+    @rule(node=st.sampled_from(NODES))
+    def the_selector_names_a_node_or_leaves_it_out(self, node: str) -> None:
+        if node in self.left_out:
+            del self.left_out[node]
+        elif not self.every:
+            self.left_out[node] = None
+
+    @rule(node=st.sampled_from(NODES))
+    def the_objects_on_a_node_that_is_away_are_deleted_by_force(self, node: str) -> None:
+        if node in self.nodes and self.nodes[node].state is not NodeState.READY:
+            for pod in self.pods.values():
+                pod.shown = pod.shown and not (pod.node == node and pod.alive)
+
+    @rule(seconds=st.sampled_from([100, 400]))
+    def reports_come_for_a_while(self, seconds: int) -> None:
+        for _ in range(seconds // 10):
+            self.time_passes(10.0)
+            self.a_report_arrives_at_once()
 
     @rule(seconds=st.sampled_from([0.5, 10.0, 40.0, 100.0]))
     def time_passes(self, seconds: float) -> None:
@@ -253,15 +301,18 @@ class ClusterMachine(RuleBasedStateMachine):
     @invariant()
     def the_pool_counts_each_that_lives(self) -> None:
         for worker_id, pod in self.pods.items() if hasattr(self, "pods") else ():
-            assert not pod.alive or worker_id in self.orders
+            assert not pod.alive or worker_id in self.orders or worker_id in self.fenced
 
     def teardown(self) -> None:
         """Once all words arrive again, what is wanted is there, and nothing else is."""
         if not hasattr(self, "pods"):
             return
+        self.left_out.clear()
         for node in NODES:
-            self.a_node_comes_and_goes(node, ready=True)
-        for _ in range(25):
+            if node not in self.nodes:
+                self.a_node_is_replaced(node)
+            self.a_node_is_ready_or_is_not(node, ready=True)
+        for _ in range(40):
             self.time_passes(10.0)
             self.a_report_arrives_at_once()
             self.words_reach_the_agent(len(self.down), twice=False)

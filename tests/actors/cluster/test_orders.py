@@ -26,6 +26,7 @@ from levers9.wire import scheduling
 LAB = pool_of("ann", "lab")
 JP = said.JobPhase
 GONE = "its Job is gone, and its node is there"
+LACKED = "neither its Job nor its node has been there for 300 s"
 
 
 class TestOrders:
@@ -201,6 +202,40 @@ class TestEvidence:
         other = a_node("n1", uid="another", state=NodeState.NOT_READY)
         assert self.lacks(stage, other) == [("w1", "its node was replaced by another of the same name")]
 
+    def test_a_node_that_is_not_among_all_nodes_is_gone_with_its_worker(self, stage: Stage) -> None:
+        assert self.lacks(stage, a_node("n2"), every=True) == [("w1", "its node is gone")]
+
+    def for_a_while(self, stage: Stage, seconds: float, *nodes: said.NodeReport, **changes: object) -> list[str]:
+        """Who ends while reports come every ten seconds."""
+        ended: list[str] = []
+        for _ in range(int(seconds / 10)):
+            stage.now_s += 10.0
+            ended += [why for _, why in self.lacks(stage, *nodes, **changes)]
+        return ended
+
+    def test_one_whose_job_and_node_nobody_tells_of_is_waited_for_as_long_as_a_lease(self, stage: Stage) -> None:
+        """Its node may be gone, as its agent was away when it went; or the selector leaves it out."""
+        assert self.for_a_while(stage, 300.0, a_node("n2")) == []
+        assert self.for_a_while(stage, 10.0, a_node("n2")) == [LACKED]
+        assert deleted(stage.reports(self.cluster_id, a_node("n2"))) == []
+
+    def test_and_for_as_long_again_where_it_or_its_node_was_seen_meanwhile(self, stage: Stage) -> None:
+        for seen in ({"jobs": (a_job("w1"),)}, {"nodes": (a_node("n1", state=NodeState.NOT_READY),)}):
+            assert self.for_a_while(stage, 290.0, a_node("n2")) == []
+            stage.now_s += 5.0
+            stage.agent(self.cluster_id, stage.report(self.cluster_id, **seen))
+        assert self.for_a_while(stage, 300.0, a_node("n2")) == []
+        assert self.for_a_while(stage, 10.0, a_node("n2")) == [LACKED]
+
+    def test_and_where_no_complete_report_came_for_too_long(self, stage: Stage) -> None:
+        assert self.for_a_while(stage, 200.0, a_node("n2")) == []
+        assert self.for_a_while(stage, 90.0, a_node("n2"), problem="pods cannot be listed") == []
+        assert self.for_a_while(stage, 300.0, a_node("n2")) == []
+        assert self.for_a_while(stage, 10.0, a_node("n2")) == [LACKED]
+
+    def test_a_node_that_is_there_and_not_ready_is_waited_for_without_end(self, stage: Stage) -> None:
+        assert self.for_a_while(stage, 3600.0, a_node("n1", state=NodeState.NOT_READY)) == []
+
     def test_the_word_of_its_agent_that_it_ended_is_evidence_wherever_it_stood(self, stage: Stage) -> None:
         ended = a_job("w1", JP.ENDED, why="Its node is gone")
         assert exits(stage.reports(self.cluster_id, jobs=(ended,))) == [("w1", "Its node is gone")]
@@ -212,6 +247,45 @@ class TestEvidence:
     def test_a_refusal_of_a_worker_that_runs_says_nothing(self, stage: Stage) -> None:
         refused = a_job("w1", JP.REFUSED)
         assert exits(stage.reports(self.cluster_id, a_node("n1"), jobs=(refused,))) == []
+
+
+class TestJoiningAgain:
+    """An agent with a new token may be of another cluster, whose nodes have the same names."""
+
+    @pytest.fixture
+    def stage(self) -> Stage:
+        stage = Stage()
+        self.cluster_id = stage.ready()
+        stage.orders()
+        stage.reports(self.cluster_id, a_node("n1"), a_node("n2"), jobs=(a_job("w1"),))
+        stage.joins()
+        return stage
+
+    def test_nodes_of_another_cluster_say_nothing_of_workers_of_the_one_before(self, stage: Stage) -> None:
+        elsewhere = a_node("n1", uid="elsewhere-1"), a_node("n2", uid="elsewhere-2")
+        for seconds in range(0, 301, 10):
+            sent = stage.reports(self.cluster_id, *elsewhere, epoch=2, every=True)
+            assert exits(sent) == ([] if seconds < 300 else [("w1", LACKED)])
+            stage.now_s += 10.0
+
+    def test_of_a_cluster_that_is_the_same_they_do(self, stage: Stage) -> None:
+        nodes = a_node("n1", uid="another"), a_node("n2")
+        replaced = [("w1", "its node was replaced by another of the same name")]
+        assert exits(stage.reports(self.cluster_id, *nodes, epoch=2)) == replaced
+
+    def test_a_new_leader_takes_another_cluster_for_another_too(self, stage: Stage) -> None:
+        move = ops.WorkerMove(worker_id="w1", sources=(), state=WorkerState.PENDING, handle="job/uid-n1/uid-w1")
+        stage.truth.ask(ops.MoveWorkers(moves=(move,), now_s=1.0))
+        stage.begin()
+        assert exits(stage.reports(self.cluster_id, a_node("n1", uid="elsewhere-1"), epoch=2)) == []
+
+    def test_parts_of_an_earlier_agent_s_report_hold_up_none_of_the_next(self, stage: Stage) -> None:
+        stage.agent(self.cluster_id, stage.report(self.cluster_id, a_node("n1"), epoch=9, parts=2))
+        stage.joins()
+        whole = stage.report(self.cluster_id, a_node("n1"), epoch=3, parts=2)
+        stage.agent(self.cluster_id, whole)
+        last = msgspec.structs.replace(whole, nodes=(a_node("n2"),), part=1)
+        assert len(stage.agent(self.cluster_id, last).of(said.NodesKnown)) == 1
 
 
 class TestNewLeaders:
