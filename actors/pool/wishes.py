@@ -113,10 +113,16 @@ class Wishes:
 
     def _room(self) -> int:
         """How many more workers there may be. On named nodes, never more are on their way than there are nodes."""
-        room = self._settings.max_workers - len(self._book)
+        room = self._settings.max_workers - self._counted_workers()
         if self._settings.nodes:
             room = min(room, len(self._settings.nodes) - self._book.pending)
         return max(0, room)
+
+    def _counted_workers(self) -> int:
+        """A cluster has a place a node: workers on nodes that it does not tell of any more take none of those."""
+        if not self._settings.attached:
+            return len(self._book)
+        return sum(offer.traits.node in self._book.nodes for offer in self._settings.nodes)
 
     def _gang(self, wanted: scheduling.GangWanted, taken: Container[str], room: int) -> GangNeed | None:
         """What is missing of a gang's workers; None when all are ordered."""

@@ -74,6 +74,14 @@ class TestNodes:
         (record,) = rows_of(stage.truth.ask(ops.ListPools()), ops.PoolRecord)
         assert (record.largest.gpu_count, record.offers, record.max_workers) == (8, whole, 2)
 
+    def test_a_worker_on_a_node_that_is_not_told_of_any_more_takes_no_other_node_s_place(self) -> None:
+        """Its node was replaced while nobody looked, or the selector leaves it out; it counts until it has ended."""
+        stage = begun(node("n1", 2, "A"))
+        stage.say(stage.wanted(CARD))
+        stage.say(*stage.arrived(*stage.ordered()))
+        assert ordered(stage.say(knows(node("n2", 2, "A")), stage.wanted(CARD))) == ["n2"]
+        assert ordered(stage.say(knows(node("n1", 2, "A"), node("n2", 2, "A")), stage.wanted(CARD, CARD, CARD))) == []
+
     def test_one_worker_a_node_is_ordered_where_it_is_ready(self) -> None:
         stage = begun(node("n1", 2, "A"), node("n2", 2, "A", state="stale"), node("n3", 2, "A", state="full"))
         sent = stage.say(stage.wanted(CARD, CARD, CARD, CARD, CARD))
