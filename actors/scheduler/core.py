@@ -16,6 +16,7 @@ from ...model.reasons import HoldKind, Reason
 from . import events
 from .admitting import Admitting
 from .board import Board
+from .capacity import Node
 from .events import Decision, Event
 from .holding import Holding
 from .placement import Placement
@@ -138,13 +139,16 @@ class Core(Board):
                     self.tenants.changes(known)
                 self.wake_by(self.fleet.set_node(event))
             case events.NodeGone(node_id=node_id):
-                gone = self.fleet.drop_node(node_id)
-                self.tenants.lose(gone)
-                again = None if gone is None else self.fleet.offered(gone.kind.pool, gone.name)
-                if again is not None:
-                    self.wake_by(again)
+                self._lose_node(self.fleet.drop_node(node_id))
         self.queues.set_apart(self.fleet.apart)
         self.queues.set_total(self.fleet.total)
+
+    def _lose_node(self, gone: Node | None) -> None:
+        """Whoever waits for its place is looked at again: another worker may be started there, or in its pool."""
+        self.tenants.lose(gone)
+        place = None if gone is None else self.fleet.place_of(gone)
+        if place is not None:
+            self.wake_by(place)
 
     # Time
 

@@ -243,6 +243,13 @@ class Fleet:
         """The named node of a pool where it has no worker; None where it has one, or is not known."""
         return self.nodes.get(offered_id(pool, name))
 
+    def place_of(self, gone: Node) -> Node | None:
+        """Where another worker could be in place of one that is no more, None for nowhere."""
+        pool = self.pools.get(gone.kind.pool)
+        if pool is None or pool.size is None:
+            return self.offered(gone.kind.pool, gone.name)
+        return new_node(gone.node_id, pool.name, pool.size, pool.traits, Standing.OFFERED)
+
     def _drop_offered(self, pool: Pool, name: str) -> None:
         node = self.offered(pool.name, name)
         if node is not None:

@@ -130,6 +130,23 @@ def held(decisions: list[Decision]) -> list[tuple[Reason, ...]]:
 
 
 class TestGangs:
+    @pytest.mark.parametrize("named", [True, False])
+    def test_a_gang_has_a_worker_ordered_in_place_of_one_that_is_no_more(self, named: bool) -> None:
+        told = Told()
+        traits = Traits(node="tray" if named else "")
+        told.pool(size=None if named else TRAY, max_workers=1)
+        if named:
+            told.tell(events.NodesOffered(pool="p", offers=(NodeOffer(capacity=TRAY, traits=traits),)))
+        told.tell(events.NodeSet(node_id="w", pool="p", capacity=TRAY, traits=traits, standing=Standing.OPEN))
+        told.ask(request("runs", members=4))
+        assert not placed(told.ask(request("waits", members=4)))
+
+        lost = [events.Ended(member=f"runs/{rank}") for rank in range(4)]
+        wishes = [one for one in told.plan(events.NodeGone(node_id="w"), *lost) if isinstance(one, events.RoomWanted)]
+
+        nodes, workers = (("tray",), 0) if named else ((), 1)
+        assert [wish.gangs for wish in wishes] == [(events.GangWanted("waits", nodes, workers),)]
+
     def test_a_gang_gets_all_its_room_or_none(self) -> None:
         told = Told()
         told.pool()
