@@ -13,7 +13,7 @@ from contextlib import asynccontextmanager
 from functools import partial
 from itertools import count
 from pathlib import Path
-from typing import Final, TypeVar
+from typing import Final, TypeVar, cast
 
 import msgspec
 import trio
@@ -29,6 +29,7 @@ from levers9.daemons.settings import GuardTable, Settings
 from levers9.kube.face import Body, Kind
 from levers9.kube.kinds import JOBS
 from levers9.kube.memory import MemoryCluster
+from levers9.kube.objects import Job
 from levers9.model.clusters import NAMESPACE, ClusterSpec, pool_of
 from levers9.model.ids import Chance
 from levers9.model.nodes import Traits
@@ -84,7 +85,7 @@ class Timed(MemoryCluster):
     async def create(self, kind: Kind[T], body: Body, namespace: str = "") -> T:
         made = await super().create(kind, body, namespace)
         if kind.plural == JOBS.plural:
-            self.jobs_at_s[made.metadata.name] = time.perf_counter()
+            self.jobs_at_s[cast(Job, made).metadata.name] = time.perf_counter()
         return made
 
     async def until(self, jobs: int) -> None:
