@@ -22,10 +22,11 @@ from .domains import ROOT, Domains, Tree
 from .fits import Part
 from .gangs import of_one_type
 from .regrouping import Regrouping
-from .shortage import alone, excluded, helpful, lack, reason_for
+from .shortage import EXCLUDED_MAX, alone, excluded, helpful, lack, reason_for
 from .survey import Survey, is_implied
 
 CLOSED_LOOKED_AT: Final = 512  # for a reason
+ELSEWHERE: Final = "in another one"  # where a reason has told of one domain
 
 
 class Assignment(msgspec.Struct, frozen=True, kw_only=True):
@@ -127,7 +128,7 @@ class Topologies(Survey):
                 return found
             fits = max(fits, regrouping.fits)
         reason = self._why_not(len(lost), shape, together, standings, without)
-        return msgspec.structs.replace(reason, fits=min(fits, len(lost) - 1), excluded=())
+        return msgspec.structs.replace(reason, fits=min(fits, len(lost) - 1), excluded=(), lacks=())
 
     def _of_their_type(self, shape: Shape, nodes: tuple[str, ...]) -> Shape:
         """The shape with the card type of those that stayed."""
@@ -177,7 +178,11 @@ class Topologies(Survey):
             return reason
         excluded = self._excluded(tree, members, shape, together, standings, without)
         if reason.kind is HoldKind.TOPOLOGY:
-            return msgspec.structs.replace(reason, excluded=excluded)
+            excluded = excluded or self._apart(
+                self.counts(tree, shape, together, standings, without), members, together
+            )
+            if excluded:
+                return msgspec.structs.replace(reason, excluded=excluded)
         lacks = self._lacks(tree, members, reason.fits, shape, standings, without)
         return msgspec.structs.replace(reason, excluded=excluded, lacks=lacks)
 
@@ -198,6 +203,19 @@ class Topologies(Survey):
         open_now = self.counts(tree, shape, together, standings, without)
         depth = tree.depth(together.level) if together.mode is TopologyMode.REQUIRED else 0
         return excluded(helpful(open_now, with_all, depth, members // open_now.unit, unavailable), self.nodes)
+
+    def _apart(self, counts: Domains, members: int, together: Together) -> tuple[Excluded, ...]:
+        """The few nodes that are in other domains than most, where all members would fit if they were in one."""
+        tree, units = counts.tree, members // counts.unit
+        if together.mode is not TopologyMode.REQUIRED or counts.fit(ROOT) < units or len(tree.paths) > CLOSED_LOOKED_AT:
+            return ()
+        depth = tree.depth(together.level)
+        best = counts.at(depth).tightest(counts.at(depth).most)
+        others = [node for node, path in tree.paths.items() if path[:depth] != best and counts.leaf(node).members]
+        if len(others) > EXCLUDED_MAX:
+            return ()
+        nodes = sorted((self.nodes[node_id] for node_id in others), key=lambda node: (node.name, node.node_id))
+        return tuple(Excluded(node.name, ELSEWHERE, pool=node.kind.pool) for node in nodes)
 
     def _lacks(
         self,

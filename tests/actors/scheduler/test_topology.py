@@ -9,12 +9,13 @@ import pytest
 from levers9.actors.scheduler.capacity import Node, Standing, new_node
 from levers9.actors.scheduler.counting import CHANGES_KEPT
 from levers9.actors.scheduler.survey import COUNTED_MAX, IMPLIED_MAX, flavor_of
-from levers9.actors.scheduler.topology import Assignment, Topologies
+from levers9.actors.scheduler.topology import ELSEWHERE, Assignment, Topologies
 from levers9.model.gangs import NODE_LEVEL, Together, TopologyMode
 from levers9.model.nodes import Traits
 from levers9.model.queues import Flavor, Topology
 from levers9.model.reasons import Excluded, HoldKind, Lack, Reason
 from levers9.model.resources import Capacity, Shape
+from levers9.model.sentences import sentence
 
 OPEN = frozenset({Standing.OPEN})
 ANY = frozenset({Standing.OPEN, Standing.COMING, Standing.OFFERED})
@@ -269,6 +270,21 @@ def test_the_reason_names_the_cordoned_node_that_would_make_it_fit() -> None:
     assert (answer.fits, answer.wanted, answer.excluded) == (4, 8, (Excluded("d0t1", "cordoned", pool="p"),))
     at.put(node_of("d0t1", cards=4, spine="s", leaf="l0", domain="d0"))
     assert sum(spread(at.assign(8, CARD, Together(REQUIRED, "domain"), OPEN)).values()) == 8
+
+
+def test_the_reason_names_the_few_nodes_that_are_in_other_domains_than_most() -> None:
+    at = nvl(trays=1)
+    at.put(node_of("d0t1", cards=4, spine="s", leaf="l0", domain="d0"))
+    answer = hold(at.assign(12, CARD, Together(REQUIRED, "domain"), OPEN))
+    assert (answer.fits, answer.excluded, answer.lacks) == (8, (Excluded("d1t0", ELSEWHERE, pool="p"),), ())
+    assert sentence(answer) == "Topology nvl: only 8 of 12 fit in one domain; d1t0 is in another one."
+
+
+def test_the_reason_says_what_is_lacking_where_all_domains_together_have_too_little() -> None:
+    at = nvl(trays=1)
+    answer = hold(at.assign(9, CARD, Together(REQUIRED, "domain"), OPEN))
+    assert (answer.fits, answer.excluded, answer.lacks) == (4, (), (Lack("gpu", 5000),))
+    assert sentence(answer) == "Topology nvl: only 4 of 9 fit in one domain; 5 more cards needed there."
 
 
 def test_a_closed_node_that_would_not_help_is_not_named() -> None:
