@@ -135,7 +135,7 @@ def test_a_gang_is_held_while_its_domain_is_split_and_done_soon_after(
     lab.verb("split-domain", "tray-1")
     wait_until(lambda: len({tray.domain for tray in lab.status().trays}) == 2, "it is split", WITHIN_S)
     call = gangs.submit("eight", "eight")
-    print(says(attached, call, f"Only 4 of 8 fit in one {DOMAIN}"))
+    says(attached, call, f"Only 4 of 8 fit in one {DOMAIN}; tray-", " is in another one.")
     assert attached.worker_jobs() == []
     assert ranks(gangs, call) == []
     lab.verb("join-domain", "tray-1")
@@ -152,13 +152,14 @@ def test_a_gang_waits_for_the_cards_of_others_beside_workers_that_took_what_was_
         small = [gangs.submit(f"small-{number}", "one") for number in range(6)]
         assert sorted(call.begins() for call in small) == ["tray-0"] * 4 + ["tray-1"] * 2
         call = gangs.submit("eight", "eight")
-        print(says(attached, call, "of 8"))
+        says(attached, call, f"None of 8 fits in one {DOMAIN}; 8 more GB200 needed there.", "holds 6 GB200")
         for each in small:
             each.go()
-        print(says(attached, call, "Only 6 of 8"))
-        print(attached.cluster)
+        says(attached, call, f"Only 6 of 8 fit in one {DOMAIN}; 2 more GB200 needed there.")
         assert ranks(gangs, call) == []
-    print(f"done {done(call, 60):.1f} s after the others were gone")
+        before = attached.worker_jobs()
+    print(f"done {done(call):.1f} s after the others were gone")
+    assert len(set(attached.worker_jobs()) & set(before)) == 1
     assert len({card for rank in ranks(gangs, call) for card in rank.cards}) == 8
 
 
@@ -167,8 +168,8 @@ def test_a_gang_whose_workers_cannot_start_is_told_of_the_image_and_no_rank_begi
 ) -> None:
     lab.verb("fail-pull", "tray-1")
     call = gangs.submit("eight", "eight")
-    print(says(attached, call, "cannot be pulled"))
+    says(attached, call, f"Pool {attached.name}: The image levers9", "cannot be pulled")
     assert ranks(gangs, call) == []
     lab.verb("pull-again", "tray-1")
-    print(f"done {done(call, 100):.1f} s after images can be pulled again")
+    print(f"done {done(call, AT_MOST_S):.1f} s after images can be pulled again")
     assert len(ranks(gangs, call)) == 8
