@@ -18,7 +18,7 @@ from ..kube.face import Kube
 from ..model.figures import JOIN_LOOK_S
 from .agent_state import AgentSeen, seen_of, tail_of, told_of_log
 from .cluster_views import Attached, Cluster, Clusters, Shown
-from .kube_context import Context, Part, agent_pods, agent_there, apply, check_rights, parts_of
+from .kube_context import Context, Part, agent_pods, agent_there, apply, by_hand, check_rights, parts_of, remove_moved
 from .node_survey import Survey, survey
 from .progress import Progress
 
@@ -66,6 +66,8 @@ async def join(wish: Wish, plane: Plane, kube: Kube, context: Context, progress:
     parts = parts_of(attached.manifest)
     progress.tell(f"Applying {_named(parts)}.")
     await apply(kube, parts)
+    if before := _namespace_before(wish, attached, known):
+        await _move_out(attached.cluster.cluster_id, before, kube, progress)
     if not wish.wait_s:
         return attached.cluster
     return await wait(wish, attached, plane, progress, kube)
@@ -73,8 +75,12 @@ async def join(wish: Wish, plane: Plane, kube: Kube, context: Context, progress:
 
 async def hand_out(wish: Wish, plane: Plane, progress: Progress) -> Cluster:
     """Register, print the manifest for somebody else to apply, and wait for the agent."""
+    known = (await plane.clusters()).clusters
     attached = await plane.register(wish)
     _tell_registered(attached, progress)
+    if before := _namespace_before(wish, attached, known):
+        left = by_hand(attached.cluster.cluster_id, before, moved=True)
+        progress.tell(f"It moves out of namespace {before}. Delete what is left there with: {left}")
     print(attached.manifest, end="", flush=True)
     _end_output()
     progress.tell("The manifest is on standard output; apply it with: kubectl apply -f FILE.")
@@ -123,6 +129,23 @@ async def _check_namespace(wish: Wish, clusters: Sequence[Cluster], kube: Kube, 
             f"Give this one another --namespace, or leave {known.name} first.",
             INVALID,
         )
+
+
+def _namespace_before(wish: Wish, attached: Attached, known: Sequence[Cluster]) -> str:
+    """The namespace out of which its agent moves; "" where it stays, or is new."""
+    before = next((one.namespace for one in known if one.cluster_id == attached.cluster.cluster_id), "")
+    return before if before != wish.namespace else ""
+
+
+async def _move_out(cluster_id: str, namespace: str, kube: Kube, progress: Progress) -> None:
+    """What stays there is dead, for its token is void: that it cannot be deleted ends no joining."""
+    try:
+        removed = await remove_moved(kube, cluster_id, namespace)
+    except (KubeUnavailable, KubeRefused) as error:
+        left = by_hand(cluster_id, namespace, moved=True)
+        progress.tell(f"Warning: what is left of it in namespace {namespace} could not be deleted: {error} Try: {left}")
+        return
+    progress.tell(f"It moved out of namespace {namespace}: {removed} objects of it were deleted there.")
 
 
 def _tell_registered(attached: Attached, progress: Progress) -> None:

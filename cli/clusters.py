@@ -302,9 +302,9 @@ async def _remove(cluster: Cluster, kube: object, _: object) -> int:
 
 
 def _by_hand(cluster: Cluster) -> str:
-    kinds = "deployments,jobs,secrets,rolebindings,roles,serviceaccounts,clusterrolebindings,clusterroles"
-    label = f"-l levers9.dev/cluster={cluster.cluster_id}"
-    return f"With a context of that cluster: kubectl delete {kinds} -n {cluster.namespace} {label}"
+    from .kube_context import by_hand
+
+    return by_hand(cluster.cluster_id, cluster.namespace)
 
 
 def _make_sure(cluster: Cluster, yes: bool) -> None:

@@ -132,26 +132,60 @@ def _not_applied(part: Part, error: KubeRefused) -> Refused:
 async def remove_agent(kube: Kube, cluster_id: str, namespace: str) -> int:
     """Delete the worker Jobs and the agent of this cluster, and what was made for it; answers how many objects.
 
-    The namespace stays, and so does whatever is not labelled as this cluster's.
+    It is looked for in all namespaces where the person may, as an earlier one may have something left. Namespaces stay,
+    and so does whatever is not labelled as this cluster's.
     """
-    label = f"{CLUSTER_LABEL}={cluster_id}"
     removed = 0
-    for kind in (kinds.DEPLOYMENTS, *_REMOVED):
-        where = namespace if kind.namespaced else ""
-        for one in (await kube.list(kind, where, labels=label)).items:
-            removed += await kube.delete(kind, one.metadata.name, where, uid=one.metadata.uid)
-    for job in (await kube.list(kinds.JOBS, namespace, labels=label)).items:
-        removed += await kube.delete(kinds.JOBS, job.metadata.name, namespace, uid=job.metadata.uid)
+    for kind in _REMOVED:
+        removed += await _remove(kube, kind, await _labelled(kube, kind, cluster_id, namespace))
     return removed
 
 
-_REMOVED: Final = (
+async def remove_moved(kube: Kube, cluster_id: str, namespace: str) -> int:
+    """Delete what a cluster left in a namespace out of which its agent moved; answers how many objects."""
+    removed = 0
+    for kind in _REMOVED:
+        where = namespace if kind.namespaced else ""
+        found = (await kube.list(kind, where, labels=f"{CLUSTER_LABEL}={cluster_id}")).items
+        left = [one for one in found if kind.namespaced or one.metadata.name == f"{AGENT}-{namespace}"]
+        removed += await _remove(kube, kind, left)
+    return removed
+
+
+def by_hand(cluster_id: str, namespace: str, *, moved: bool = False) -> str:
+    """How a person deletes what is left of a cluster; `moved`: its agent stands in another namespace now."""
+    of_it = "deployments,jobs,secrets,rolebindings,roles,serviceaccounts"
+    wide = "clusterrolebindings,clusterroles"
+    label = f"-n {namespace} -l {CLUSTER_LABEL}={cluster_id}"
+    if moved:
+        return f"kubectl delete {of_it} {label} && kubectl delete {wide} {AGENT}-{namespace}"
+    return f"With a context of that cluster: kubectl delete {of_it},{wide} {label}"
+
+
+async def _labelled(kube: Kube, kind: Kind[Other], cluster_id: str, namespace: str) -> tuple[Other, ...]:
+    label = f"{CLUSTER_LABEL}={cluster_id}"
+    try:
+        return (await kube.list(kind, labels=label)).items
+    except KubeRefused as error:
+        if error.status != _FORBIDDEN or not kind.namespaced:
+            raise
+    return (await kube.list(kind, namespace, labels=label)).items
+
+
+async def _remove(kube: Kube, kind: Kind[Other], found: Sequence[Other]) -> int:
+    metas = [one.metadata for one in found]
+    return sum([await kube.delete(kind, meta.name, meta.namespace, uid=meta.uid) for meta in metas])
+
+
+_REMOVED: Final[tuple[Kind[Other], ...]] = (
+    kinds.DEPLOYMENTS,  # the agent first: it makes Jobs
     kinds.SECRETS,
     kinds.ROLE_BINDINGS,
     kinds.ROLES,
     kinds.CLUSTER_ROLE_BINDINGS,
     kinds.CLUSTER_ROLES,
     kinds.SERVICE_ACCOUNTS,
+    Kind(group="batch", version="v1", plural="jobs", singular="Job", type=Other, namespaced=True),
 )
 
 

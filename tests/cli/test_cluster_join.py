@@ -12,7 +12,7 @@ import trio
 from trio.testing import MockClock
 
 from levers9.actors.gateway.manifest import AgentManifest, render
-from levers9.cli.cluster_join import Plane, Wish, join, warn_of_nodes
+from levers9.cli.cluster_join import Plane, Wish, hand_out, join, warn_of_nodes
 from levers9.cli.cluster_views import Attached, Cluster, Clusters, Node, Shown
 from levers9.cli.kube_context import MANAGER, Context, agent_there, apply, check_rights, parts_of, remove_agent
 from levers9.cli.progress import Progress
@@ -263,6 +263,50 @@ async def test_what_was_applied_is_deleted_with_the_workers_jobs_and_the_namespa
     assert kube.find(kinds.NAMESPACES, "levers9") is not None
     assert kube.find(kinds.SECRETS, "levers9-agent", "levers9") is None
     assert kube.all_of(kinds.CLUSTER_ROLES) == ()
+
+
+OLD = msgspec.structs.replace(TOLD, namespace="old")
+
+
+async def moving(kube: MemoryCluster) -> Said:
+    """A control plane that knows the cluster in another namespace, where its agent stands."""
+    await apply(kube, parts_of(render(OLD)))
+    return Said(known=(msgspec.structs.replace(ONLINE, namespace="old"),))
+
+
+async def test_what_it_leaves_in_another_namespace_is_deleted_when_it_moves(kube: MemoryCluster) -> None:
+    said = await moving(kube)
+    await said.join(kube)
+    assert "It moved out of namespace old: 7 objects" in said.told
+    assert [kube.find(part.kind, part.name, part.namespace) for part in parts_of(render(OLD))[1:]] == [None] * 7
+    assert [part.name for part in parts_of(render(TOLD)) if not kube.find(part.kind, part.name, part.namespace)] == []
+
+
+async def test_what_may_not_be_deleted_where_it_was_is_told_and_ends_no_joining(kube: MemoryCluster) -> None:
+    said = await moving(kube)
+    kube.forbid("delete", "secrets", "old")
+    assert await said.join(kube) == ONLINE
+    assert "kubectl delete clusterrolebindings,clusterroles levers9-agent-old" in said.told
+
+
+async def test_without_a_context_what_it_leaves_is_told() -> None:
+    said = Said(known=(msgspec.structs.replace(ONLINE, namespace="old"),))
+    await hand_out(WISH, said.plane, Progress(said.out, trio.current_time))
+    assert "It moves out of namespace old. Delete what is left there with: kubectl delete" in said.told
+
+
+async def test_leaving_finds_what_is_left_in_another_namespace(kube: MemoryCluster) -> None:
+    await moving(kube)
+    await apply(kube, parts_of(render(TOLD)))
+    assert await remove_agent(kube, "cluster-1", "levers9") == 2 * (len(parts_of(render(TOLD))) - 1)
+    assert await agent_there(kube, "old") == ""
+
+
+async def test_who_may_look_into_their_own_namespace_only_leaves_that_one(kube: MemoryCluster) -> None:
+    await Said().join(kube)
+    for plural in ("deployments", "secrets", "roles", "rolebindings", "serviceaccounts", "jobs"):
+        kube.forbid("list", plural, "")
+    assert await remove_agent(kube, "cluster-1", "levers9") == len(parts_of(render(TOLD))) - 1
 
 
 async def test_another_clusters_agent_of_the_same_name_stays(kube: MemoryCluster) -> None:

@@ -57,6 +57,7 @@ def show(http: HttpStub, cluster: dict[str, object] = OWN, manifest: str = "kind
 def attached(http: HttpStub, manifest: str = "kind: Namespace\n", **change: object) -> None:
     answer = {"ok": True, "cluster": {**OWN, "status": "waiting", **change}, "manifest": manifest, "url": "http://x"}
     http.answers[f"POST {CLUSTERS}"] = (200, answer)
+    http.answers[f"GET {CLUSTERS}"] = (200, {"clusters": []})
 
 
 def test_clusters_are_listed_with_whom_they_serve_and_how_old_their_agent_is(http: HttpStub, line: Line) -> None:
@@ -142,7 +143,7 @@ def test_the_manifest_alone_goes_to_standard_output_and_what_happens_to_standard
     done = line(*JOIN, "--manifest-only", "--selector", "a=b", "--selector", "k=in (x,y)", "--flavor", "gke")
     assert (done.code, done.out) == (0, "kind: Namespace\n")
     assert "lab-1 is registered. Its agent dials http://x." in done.err
-    body = http.asked[0][2]
+    body = http.asked[1][2]
     assert body == {
         "name": "lab-1",
         "gpu_type": "GB200",
@@ -176,9 +177,9 @@ def test_a_manifest_and_a_cluster_are_not_both_printed(http: HttpStub, line: Lin
 def test_nobody_waits_who_says_so(http: HttpStub, line: Line) -> None:
     attached(http)
     done = line(*JOIN, "--manifest-only", "--no-wait", "--no-host-network", "--namespace", "gpu")
-    assert (done.code, len(http.asked)) == (0, 1)
-    assert isinstance(http.asked[0][2], dict)
-    assert (http.asked[0][2]["host_network"], http.asked[0][2]["namespace"]) == (False, "gpu")
+    assert (done.code, len(http.asked)) == (0, 2)
+    assert isinstance(http.asked[1][2], dict)
+    assert (http.asked[1][2]["host_network"], http.asked[1][2]["namespace"]) == (False, "gpu")
 
 
 def test_an_agent_that_does_not_dial_in_is_waited_for_so_long_and_no_longer(http: HttpStub, line: Line) -> None:
