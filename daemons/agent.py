@@ -124,7 +124,9 @@ class Line:
                 closed = True
             except* Refused as errors:
                 for error in leaves(errors):
-                    _log.error("the control plane refuses this agent: apply its manifest anew", why=str(error))
+                    _log.error(
+                        "the control plane refuses this agent: join again, which renews its token", why=str(error)
+                    )
             hear(LinkQuiet())
             if not closed:
                 await trio.sleep(self._chance.uniform(*REFUSED_AGAIN_S))

@@ -328,8 +328,8 @@ class PoolPolicy:
             self._sends.append(Send("guard", pending))
 
     def _tell_standing(self, now_s: float) -> None:
-        """For people who look on: at most once a second, and only what is new."""
-        if now_s < self._tells_standing_at_s:
+        """For people who look on: at most once a second, and only what is new; of a pool that is no more nothing."""
+        if self._retired or now_s < self._tells_standing_at_s:
             return
         self._tells_standing_at_s = now_s + STANDING_EVERY_S
         needs = Needs() if self._settings.retiring else self._wishes.needs()

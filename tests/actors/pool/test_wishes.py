@@ -312,6 +312,14 @@ class TestGuarded:
 
 
 class TestRetiring:
+    def test_one_that_is_no_more_is_shown_no_more(self) -> None:
+        """What it told of itself after that it had ended would be shown for ever."""
+        stage = Stage()
+        stage.settings = retiring("p")
+        stage.begin_pool()
+        sent = [*stage.say(), *stage.tick(6.0)]
+        assert [type(one.message) for one in sent if one.target == "pools"] == [scheduling.PoolRetired]
+
     def test_its_workers_are_drained_as_they_come_and_the_last_one_ends_it(self) -> None:
         stage = Stage(max_workers=2)
         stage.say(stage.wanted(*[SHAPE] * 4))
