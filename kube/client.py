@@ -73,11 +73,13 @@ class KubeClient:
                 target=root + paths.page_of(labels, fields, limit=limit, after=after),
                 what=f"list {kind.plural}",
             )
-            page = _read(reader.page, await self._connection.ask(asked), asked)
+            reply = await self._connection.ask(asked)
+            page = _read(reader.page, reply, asked)
             items += page.items or ()
             after = page.metadata.continue_
             if not after:
-                return Listing(items=tuple(items), version=page.metadata.resource_version)
+                version = page.metadata.resource_version
+                return Listing(items=tuple(items), version=version, served_at_s=reply.at_s)
 
     @contextlib.asynccontextmanager
     async def watch(

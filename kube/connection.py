@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import email.utils
 import socket
 import ssl
 from collections.abc import AsyncGenerator, AsyncIterator, Callable
@@ -66,10 +67,11 @@ class Request(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Reply(msgspec.Struct, frozen=True):
-    """An answer that is no error, or one that the caller wants to see."""
+    """An answer that is no error, or one that the caller wants to see. `at_s` as in `Listing.served_at_s`."""
 
     status: int
     body: bytes
+    at_s: float = 0.0
 
 
 class Connection:
@@ -95,7 +97,7 @@ class Connection:
             async with self._answer(request) as response:
                 body = await self._whole(request, response)
             if response.is_success or response.status_code in seen:
-                return Reply(response.status_code, body)
+                return Reply(response.status_code, body, _unix_s(response.headers.get("date", "")))
             status = read_status(body, response.status_code)
             wait_s = retry_after_s(status, response.headers.get("retry-after", ""))
             if wait_s is None or not tries_left:
@@ -247,3 +249,11 @@ async def open_connection(
     finally:
         with trio.CancelScope(shield=True, deadline=trio.current_time() + CLOSE_WITHIN_S):
             await connection.aclose()
+
+
+def _unix_s(date: str) -> float:
+    """Unix time of a Date header; 0 for what is none."""
+    try:
+        return email.utils.parsedate_to_datetime(date).timestamp()
+    except ValueError:
+        return 0.0

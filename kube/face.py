@@ -33,10 +33,14 @@ class Kind(msgspec.Struct, Generic[T], frozen=True, kw_only=True):
 
 
 class Listing(msgspec.Struct, Generic[T], frozen=True, kw_only=True):
-    """All objects at one moment; a watch `since` this version brings every later change."""
+    """All objects at one moment; a watch `since` this version brings every later change.
+
+    `served_at_s` is when, in Unix time by the server's clock, which is also the one of creation; 0 where it didn't say.
+    """
 
     items: tuple[T, ...]
     version: str
+    served_at_s: float = 0.0
 
 
 class ChangeType(enum.StrEnum):

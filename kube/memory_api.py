@@ -78,7 +78,7 @@ class MemoryApi:
         await self._enter("list", kind, namespace)
         self._lists += 1
         items = self.all_of(kind, namespace, labels=labels, fields=fields)
-        return Listing(items=items, version=str(self._objects.version))
+        return Listing(items=items, version=str(self._objects.version), served_at_s=self._unix_s())
 
     @contextlib.asynccontextmanager
     async def watch(
@@ -296,6 +296,9 @@ class MemoryApi:
         if lot is not None:
             lot.unpark_all()
         self.control.noticed(table, event)
+
+    def _unix_s(self) -> float:
+        return datetime.fromisoformat(self.now_text()).timestamp()
 
     def now_text(self, ago_s: float = 0.0) -> str:
         """The time as Kubernetes writes it; the first request is at the beginning of a year."""

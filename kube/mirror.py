@@ -26,9 +26,10 @@ _log: Final = structlog.get_logger()
 
 
 class Listed(msgspec.Struct, Generic[T], frozen=True):
-    """All objects there are. What was told before and is not among them is gone."""
+    """All objects there are. What was told before and is not among them is gone. `served_at_s` as in `Listing`."""
 
     items: tuple[T, ...]
+    served_at_s: float = 0.0
 
 
 class Changed(msgspec.Struct, Generic[T], frozen=True):
@@ -143,7 +144,7 @@ class Mirror(Generic[T]):
         self._lists += 1
         listing = await self._kube.list(self._kind, self._namespace, labels=self._labels, fields=self._fields)
         self._whole_at_s = trio.current_time()
-        await self._tell(Listed(listing.items))
+        await self._tell(Listed(listing.items, listing.served_at_s))
         self._version = listing.version
         await self._came_back()
 

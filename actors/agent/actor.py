@@ -122,8 +122,8 @@ class AgentActor:
         self, view: View, news: Listed[T] | Changed[T] | Away | Back, event: Callable[[T, bool], Event]
     ) -> None:
         match news:
-            case Listed(items):
-                self.hear(events.ListBegan(view))
+            case Listed(items, served_at_s):
+                self.hear(events.ListBegan(view, served_at_s))
                 for place, item in enumerate(items):
                     self.hear(event(item, False))
                     if place % _TURN == 0:

@@ -39,9 +39,13 @@ class LetterCame(msgspec.Struct, frozen=True):
 
 
 class ListBegan(msgspec.Struct, frozen=True):
-    """All objects of a view are about to be told anew."""
+    """All objects of a view are about to be told anew.
+
+    `served_at_s` is Unix time by the API server's clock, 0 where it did not say.
+    """
 
     view: View
+    served_at_s: float = 0.0
 
 
 class ListEnded(msgspec.Struct, frozen=True):

@@ -35,6 +35,7 @@ class OrderKeeper:
         self._unix = unix
         self._workers: dict[str, Worker] = {}
         self.complete = False  # whether nodes, pods and Jobs were all seen once: before, nothing follows of an absence
+        self._ahead_s: float | None = None  # of the API server's clock before ours; None: it has not said
         self._unseen_jobs: dict[str, None] = {}
         self._unseen_pods: dict[str, str] = {}  # the worker of each pod, by UID
         self.changed = False
@@ -176,9 +177,16 @@ class OrderKeeper:
         self._workers[worker_id] = worker
         return worker
 
+    def served(self, at_s: float, now_s: float) -> None:
+        """The API server's clock shows this Unix time."""
+        self._ahead_s = at_s - now_s
+
     def _age_s(self, meta: Meta, now_s: float) -> float:
+        """By the clock that wrote when it was made. Ours may be wrong: by it alone, a Job is as old as we know it."""
+        if self._ahead_s is None:
+            return 0.0
         try:
-            return max(0.0, self._unix(now_s) - datetime.fromisoformat(meta.creation_timestamp).timestamp())
+            return max(0.0, now_s + self._ahead_s - datetime.fromisoformat(meta.creation_timestamp).timestamp())
         except ValueError:
             return 0.0
 

@@ -93,7 +93,9 @@ class AgentPolicy:
 
     def _watched(self, event: Event, now_s: float) -> list[Decision]:
         match event:
-            case events.ListBegan(view):
+            case events.ListBegan(view, served_at_s):
+                if served_at_s:
+                    self._keeper.served(served_at_s, now_s)
                 self._views.began(view)
                 self._began(view)
             case events.ListEnded(view):

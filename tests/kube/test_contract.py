@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from datetime import datetime
+
 import msgspec
 import pytest
 import trio
@@ -41,6 +43,13 @@ async def test_what_was_created_is_found_by_its_name_and_in_the_list(world: Worl
     assert (await world.kube.get(PODS, "one", world.namespace)) == made
     assert listing.items == (made,)
     assert int(listing.version) >= int(made.metadata.resource_version)
+
+
+async def test_a_list_tells_the_time_of_the_clock_that_wrote_when_things_were_made(world: World) -> None:
+    made = await world.kube.create(PODS, a_pod("one"), world.namespace)
+    listing = await world.kube.list(PODS, world.namespace)
+    made_at_s = datetime.fromisoformat(made.metadata.creation_timestamp).timestamp()
+    assert 0 <= listing.served_at_s - made_at_s < 30
 
 
 async def test_what_is_not_there_is_none_and_cannot_be_deleted(world: World) -> None:

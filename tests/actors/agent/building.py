@@ -132,14 +132,21 @@ class Watched:
         self.decided += decisions
         return decisions
 
-    def see(self, *, nodes: Iterable[Node] = (), pods: Iterable[Pod] = (), jobs: Iterable[Job] = ()) -> list[Decision]:
-        """All there is, listed anew."""
+    def see(
+        self,
+        *,
+        nodes: Iterable[Node] = (),
+        pods: Iterable[Pod] = (),
+        jobs: Iterable[Job] = (),
+        served_at_s: float = 0.0,
+    ) -> list[Decision]:
+        """All there is, listed anew; `served_at_s` is what the API server's clock shows."""
         parts: tuple[tuple[View, list[Event]], ...] = (
             (View.NODES, [events.NodeIs(one) for one in nodes]),
             (View.PODS, [events.PodIs(one) for one in pods]),
             (View.JOBS, [events.JobIs(one) for one in jobs]),
         )
-        whole = [[events.ListBegan(view), *each, events.ListEnded(view)] for view, each in parts]
+        whole = [[events.ListBegan(view, served_at_s), *each, events.ListEnded(view)] for view, each in parts]
         return [decision for event in itertools.chain(*whole) for decision in self.say(event)]
 
     def wait(self, seconds: float) -> list[Decision]:

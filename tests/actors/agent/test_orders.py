@@ -297,10 +297,18 @@ def test_a_worker_that_started_is_never_removed_for_its_age() -> None:
     assert not any(isinstance(one, DropJob) for one in agent.wait(4000.0))
 
 
-def test_twenty_minutes_count_across_the_lives_of_an_agent() -> None:
-    later = Watched(now_s=2000.0, unix_s=UNIX_S + 600.0)
-    later.see(nodes=[node()], jobs=[job("w1", created="2026-01-01T00:00:00Z")])
+@pytest.mark.parametrize("ahead_s", [0.0, 1200.0, -1200.0])
+def test_twenty_minutes_count_across_the_lives_of_an_agent_by_the_api_server_s_clock(ahead_s: float) -> None:
+    later = Watched(now_s=2000.0, unix_s=UNIX_S + 600.0 + ahead_s)
+    later.see(nodes=[node()], jobs=[job("w1", created="2026-01-01T00:00:00Z")], served_at_s=UNIX_S + 600.0)
     assert not any(isinstance(one, DropJob) for one in later.wait(590.0))
+    assert [type(one) for one in later.wait(20.0) if isinstance(one, DropJob)] == [DropJob]
+
+
+def test_where_the_api_server_tells_no_time_a_job_is_as_old_as_it_is_known() -> None:
+    later = Watched(now_s=2000.0, unix_s=UNIX_S + 6000.0)
+    later.see(nodes=[node()], jobs=[job("w1", created="2026-01-01T00:00:00Z")])
+    assert not any(isinstance(one, DropJob) for one in later.wait(1190.0))
     assert [type(one) for one in later.wait(20.0) if isinstance(one, DropJob)] == [DropJob]
 
 
