@@ -234,7 +234,7 @@ async def _run_agent(plane: Plane, nursery: trio.Nursery, api: Timed, cluster_id
     plane.brain.post.register(mailbox.name, mailbox)
     await nursery.start(agent.serve, mailbox)
     with trio.fail_after(WITHIN_S):
-        while not (await plane.ask(ReadClusters(), ClustersStand)).clusters[0].nodes:  # noqa: ASYNC110 (asked of others)
+        while not (await plane.ask(ReadClusters(), ClustersStand)).clusters[0].nodes_total:  # noqa: ASYNC110 (asked of others)
             await trio.sleep(0.1)
 
 

@@ -30,7 +30,7 @@ class Node(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Cluster(msgspec.Struct, frozen=True, kw_only=True):
-    """A cluster, as far as we may know it."""
+    """A cluster, as far as we may know it. A list has no `nodes`: they are counted."""
 
     name: str
     gpu_type: str
@@ -51,23 +51,13 @@ class Cluster(msgspec.Struct, frozen=True, kw_only=True):
     pending: int = 0
     problem: str = ""
     waits: tuple[str, ...] = ()
+    nodes_total: int = 0
+    nodes_ready: int = 0
+    cards: int = 0
+    cards_ours: int = 0  # of our workers, be they at work or idle
+    cards_free: int = 0  # that nobody has, on nodes that take work
     namespace: str = ""
     selector: str = ""
-
-    @property
-    def ready(self) -> int:
-        """How many of its nodes are."""
-        return sum(node.ready for node in self.nodes)
-
-    @property
-    def free_cards(self) -> int:
-        """Cards that nobody has, on nodes that take work."""
-        return sum(node.spare for node in self.nodes if node.ready)
-
-    @property
-    def our_cards(self) -> int:
-        """Cards of our workers, be they at work or idle."""
-        return sum(node.gpus_ours for node in self.nodes)
 
 
 class Clusters(msgspec.Struct, frozen=True, kw_only=True):

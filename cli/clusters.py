@@ -130,7 +130,7 @@ class _Calls:
 
     async def clusters(self) -> Clusters:
         """All that we may see."""
-        return await self._in_thread(partial(ask, Clusters, "GET", _AT, None, self._query))
+        return await self._in_thread(partial(ask, Clusters, "GET", _AT, None, {"nodes": "no", **self._query}))
 
     async def _in_thread(self, call: Callable[[], T]) -> T:
         return await trio.to_thread.run_sync(call, abandon_on_cancel=True)
@@ -156,7 +156,7 @@ def selector_text(conditions: Sequence[str]) -> str:
 @app.command(name="list")
 def list_(*, json: Json = False, format: Format = "table", workspace: Workspace = "") -> None:
     """List your own clusters, and those that are shared."""
-    found = ask(Clusters, "GET", _AT, query={"workspace": workspace}).clusters
+    found = ask(Clusters, "GET", _AT, query={"nodes": "no", "workspace": workspace}).clusters
     if json or format == "json":
         print_json(found)
         return
@@ -177,7 +177,7 @@ def list_(*, json: Json = False, format: Format = "table", workspace: Workspace 
 
 
 def _row(one: Cluster) -> tuple[str, ...]:
-    nodes, ours, free = f"{one.ready}/{len(one.nodes)}", str(one.our_cards), str(one.free_cards)
+    nodes, ours, free = f"{one.nodes_ready}/{one.nodes_total}", str(one.cards_ours), str(one.cards_free)
     pending = f" ({one.pending} pending)" if one.pending else ""
     why = " ".join((one.problem, *one.waits)).strip()
     return (

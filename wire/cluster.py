@@ -288,7 +288,8 @@ class ClusterStanding(msgspec.Struct, frozen=True, kw_only=True):
     """A cluster as of now, as far as who asks may know it: of another workspace's shared one, no names, no image.
 
     `name` tells clusters of one name apart: of a shared one that clashes with one's own it is its
-    pool's name.
+    pool's name. `nodes` are a page of `nodes_total`, or none. Of all `cards`, workers of ours have `cards_ours`; nobody
+    has `cards_free`, which are on nodes that are ready.
     """
 
     cluster_id: str
@@ -312,6 +313,11 @@ class ClusterStanding(msgspec.Struct, frozen=True, kw_only=True):
     pending: int = 0
     problem: str = ""
     waits: tuple[str, ...] = ()  # why workers that were ordered do not start
+    nodes_total: int = 0
+    nodes_ready: int = 0
+    cards: int = 0
+    cards_ours: int = 0
+    cards_free: int = 0
 
 
 class JoinCluster(Message, frozen=True, kw_only=True):
@@ -338,11 +344,15 @@ class ClusterJoined(Message, frozen=True, kw_only=True):
 
 
 class ReadClusters(Message, frozen=True, kw_only=True):
-    """Which clusters may the asker see? Answered by `ClustersStand`. `name` "" is all of them."""
+    """Which clusters may the asker see? Answered by `ClustersStand`: by a page of them from the `start`-th on.
+
+    With a `name` it is that cluster alone, and a page of its nodes from the `start`-th on; others come without nodes.
+    """
 
     sender: ClassVar[str] = "client"
     receiver: ClassVar[str] = "clusters"
     name: str = ""
+    start: int = 0
 
 
 class ShareCluster(Message, frozen=True, kw_only=True):
@@ -363,10 +373,11 @@ class LeaveCluster(Message, frozen=True, kw_only=True):
 
 
 class ClustersStand(Message, frozen=True, kw_only=True):
-    """Clusters as of now, by name: one's own first, then shared ones."""
+    """Clusters as of now, by name: one's own first, then shared ones. There are `total` in all."""
 
     sender: ClassVar[str] = "clusters"
     receiver: ClassVar[str] = "client"
     clusters: tuple[ClusterStanding, ...]
     agent_image: str = ""
     worker_image: str = ""
+    total: int = 0

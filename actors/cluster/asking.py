@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final
 
+import msgspec
+
 from ...errors import FORBIDDEN, INVALID, NOT_FOUND, Refused
 from ...model.clusters import ClusterSpec, Origin, check_name
 from ...model.states import TokenKind
@@ -14,6 +16,7 @@ from ...wire.client import RequestRefused
 from ...wire.cluster import (
     ClusterJoined,
     ClustersStand,
+    ClusterStanding,
     DeleteWorkerJob,
     JoinCluster,
     LeaveCluster,
@@ -24,6 +27,7 @@ from ...wire.letter import Letter
 from ...wire.message import Failure, Message
 from .book import Cluster, ClusterBook
 from .decisions import BeginPool, ClusterPlan, ClusterPool, TermsOfPool
+from .paging import page
 from .reports import Parts
 from .settings import ClusterSettings
 from .showing import Asker, Showing, Shown, named
@@ -74,8 +78,10 @@ class Asking:
         match message:
             case JoinCluster(spec=spec):
                 return self._join(letter, asker, spec, now_s)
-            case ReadClusters(name=name):
-                return self._stand(asker, now_s, name)
+            case ReadClusters(name="", start=start):
+                return self._stand(asker, now_s, start)
+            case ReadClusters(name=name, start=start):
+                return self._one(self._find(asker, name), asker, now_s, start)
             case ShareCluster(name=name, shared=shared):
                 return self._share(asker, name, shared=shared, now_s=now_s)
             case LeaveCluster(name=name):
@@ -84,12 +90,24 @@ class Asking:
 
     # Reading
 
-    def _stand(self, asker: Asker, now_s: float, name: str = "") -> ClustersStand:
-        found = named(self._book, asker) if not name else (self._find(asker, name),)
+    def _stand(self, asker: Asker, now_s: float, start: int = 0) -> ClustersStand:
+        """A page of all that the asker may see."""
+        found = named(self._book, asker)
+        clusters = page(found, start, lambda one: self._showing.standing(one, asker, now_s))
+        return self._stood(clusters, len(found))
+
+    def _one(self, shown: Shown, asker: Asker, now_s: float, start: int) -> ClustersStand:
+        """One cluster, with a page of its nodes."""
+        standing = self._showing.standing(shown, asker, now_s)
+        nodes = self._showing.nodes(shown.cluster, asker, start)
+        return self._stood((msgspec.structs.replace(standing, nodes=nodes),), 1)
+
+    def _stood(self, clusters: tuple[ClusterStanding, ...], total: int) -> ClustersStand:
         return ClustersStand(
-            clusters=tuple(self._showing.standing(one, asker, now_s) for one in found),
+            clusters=clusters,
             agent_image=self._settings.agent_image,
             worker_image=self._settings.worker_image,
+            total=total,
         )
 
     def _find(self, asker: Asker, name: str) -> Shown:
@@ -199,7 +217,7 @@ class Asking:
         if cluster.row.shared != shared:
             self.plan.operations.append(cluster.change(shared=shared))
             self.plan.changes.append(TermsOfPool(pool_of(self._book, cluster)))
-        return ClustersStand(clusters=(self._showing.standing(shown, asker, now_s),))
+        return self._stood((self._showing.standing(shown, asker, now_s),), 1)
 
     # Detaching
 

@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from itertools import count
 from typing import Final
 
 import msgspec
 
 from ...model.clusters import Origin
+from ...model.nodes import NodeState
 from ...model.resources import Capacity
 from ...model.states import TokenKind
 from ...wire.cluster import ClusterStanding, JobPhase, NodeReport, NodeShown
 from ...wire.letter import Letter
 from .book import Cluster, ClusterBook
 from .jobs import Job
+from .paging import page
 from .settings import ClusterSettings
 
 WAITS_TOLD: Final = 20
@@ -59,14 +62,24 @@ class Shown(msgspec.Struct, frozen=True):
 
 
 def named(book: ClusterBook, asker: Asker) -> tuple[Shown, ...]:
-    """What the asker may see: its own first, then others. Of several of one name all but the first go by their pool."""
+    """What the asker may see: its own first, then others. Of several of one name all but the first go by their pool.
+
+    A name of one's own is never another's, not even where it is that of another's pool.
+    """
     seen = [cluster for cluster in book.all() if asker.sees(cluster)]
     ordered = sorted(seen, key=lambda one: (not asker.owns(one), one.row.spec.name, one.pool))
     shown: dict[str, Shown] = {}
     for cluster in ordered:
-        name = cluster.row.spec.name if cluster.row.spec.name not in shown else cluster.pool
+        name = next(name for name in _names(cluster) if name not in shown)
         shown[name] = Shown(name, cluster)
     return tuple(shown.values())
+
+
+def _names(cluster: Cluster) -> Iterator[str]:
+    yield cluster.row.spec.name
+    yield cluster.pool
+    for number in count(2):
+        yield f"{cluster.pool}-{number}"
 
 
 class Showing:
@@ -77,10 +90,16 @@ class Showing:
         self._book = book
         self._workspaces = workspaces
 
-    def standing(self, shown: Shown, asker: Asker, now_s: float) -> ClusterStanding:
-        """A cluster as its asker may know it."""
-        cluster, row, report = shown.cluster, shown.cluster.row, shown.cluster.report
+    def nodes(self, cluster: Cluster, asker: Asker, start: int) -> tuple[NodeShown, ...]:
+        """A page of its nodes as their asker may know them."""
         knows = asker.knows(cluster)
+        found = cluster.report.nodes if cluster.report is not None else ()
+        return page(found, start, lambda node: _node(node, cluster, knows=knows))
+
+    def standing(self, shown: Shown, asker: Asker, now_s: float) -> ClusterStanding:
+        """A cluster as its asker may know it, without its nodes: those are counted."""
+        cluster, row, report = shown.cluster, shown.cluster.row, shown.cluster.report
+        knows, counts = asker.knows(cluster), _Counts(cluster)
         version = report.version if report is not None else ""
         return ClusterStanding(
             cluster_id=cluster.cluster_id,
@@ -93,7 +112,6 @@ class Showing:
             origin=cluster.origin,
             spec=row.spec if knows else None,
             workspace=self._workspaces.get(row.workspace_id, row.workspace_id) if asker.admin else "",
-            nodes=tuple(_node(node, cluster, knows=knows) for node in (report.nodes if report is not None else ())),
             matched=report.matched if report is not None else 0,
             last_seen_s=max(row.seen_at_s, cluster.heard_at_s),
             created_at_s=row.created_at_s,
@@ -104,7 +122,29 @@ class Showing:
             pending=cluster.jobs.pending,
             problem=problem_of(cluster, knows=knows),
             waits=tuple(dict.fromkeys(waits_of(cluster, knows=knows)))[:WAITS_TOLD],
+            nodes_total=counts.nodes,
+            nodes_ready=counts.ready,
+            cards=counts.cards,
+            cards_ours=counts.ours,
+            cards_free=counts.free,
         )
+
+
+class _Counts:
+    """What the nodes of a cluster come to."""
+
+    def __init__(self, cluster: Cluster) -> None:
+        found = cluster.report.nodes if cluster.report is not None else ()
+        self.nodes = len(found)
+        self.ready = self.cards = self.ours = self.free = 0
+        for node in found:
+            job = cluster.jobs.on(node.name)
+            ours = job.capacity.gpu_count if job is not None else 0
+            self.cards += node.allocatable.gpu_count
+            self.ours += ours
+            if node.state is NodeState.READY:
+                self.ready += 1
+                self.free += max(0, node.free.gpu_count - ours)
 
 
 def _node(node: NodeReport, cluster: Cluster, *, knows: bool) -> NodeShown:

@@ -42,6 +42,11 @@ OWN: dict[str, object] = {
     "agent_version": "0.1.0",
     "workers": 2,
     "pending": 1,
+    "nodes_total": 2,
+    "nodes_ready": 1,
+    "cards": 8,
+    "cards_ours": 2,
+    "cards_free": 2,
     "namespace": "levers9",
 }
 OTHERS = {**OWN, "name": "big", "owned": False, "shared": True, "nodes": [{**NODE, "name": ""}], "agent_version": ""}
@@ -57,12 +62,12 @@ def show(http: HttpStub, cluster: dict[str, object] = OWN, manifest: str = "kind
 def attached(http: HttpStub, manifest: str = "kind: Namespace\n", **change: object) -> None:
     answer = {"ok": True, "cluster": {**OWN, "status": "waiting", **change}, "manifest": manifest, "url": "http://x"}
     http.answers[f"POST {CLUSTERS}"] = (200, answer)
-    http.answers[f"GET {CLUSTERS}"] = (200, {"clusters": []})
+    http.answers[f"GET {CLUSTERS}?nodes=no"] = (200, {"clusters": []})
 
 
 def test_clusters_are_listed_with_whom_they_serve_and_how_old_their_agent_is(http: HttpStub, line: Line) -> None:
     old = {**OWN, "last_seen_s": time.time() - 40, "agent_started_at_s": time.time() - 3 * 86400}
-    http.answers[f"GET {CLUSTERS}"] = (200, {"clusters": [old, OTHERS, ADMINS]})
+    http.answers[f"GET {CLUSTERS}?nodes=no"] = (200, {"clusters": [old, OTHERS, ADMINS]})
     shown = line("cluster", "list").out.splitlines()
     heads = ("CLUSTER", "GPU", "STATE", "NODES", "OUR CARDS", "FREE CARDS", "LAST SEEN", "SERVES", "WORKERS", "AGENT")
     assert [word for word in heads if word not in shown[0]] == []
@@ -76,7 +81,7 @@ def test_clusters_are_listed_with_whom_they_serve_and_how_old_their_agent_is(htt
 
 @pytest.mark.parametrize("flags", [("--json",), ("--format", "json")])
 def test_clusters_are_listed_for_programs(http: HttpStub, line: Line, flags: tuple[str, ...]) -> None:
-    http.answers[f"GET {CLUSTERS}"] = (200, {"clusters": [OWN]})
+    http.answers[f"GET {CLUSTERS}?nodes=no"] = (200, {"clusters": [OWN]})
     assert [one["name"] for one in json.loads(line("cluster", "list", *flags).out)] == ["lab-1"]
 
 
@@ -128,7 +133,7 @@ def test_the_manifest_is_printed_for_its_owner_only(http: HttpStub, line: Line) 
 
 
 def test_the_admin_says_whose_cluster_is_meant(http: HttpStub, line: Line) -> None:
-    http.answers[f"GET {CLUSTERS}?workspace=team-b"] = (200, {"clusters": [ADMINS]})
+    http.answers[f"GET {CLUSTERS}?nodes=no&workspace=team-b"] = (200, {"clusters": [ADMINS]})
     assert "far" in line("cluster", "list", "--workspace", "team-b").out
 
 
@@ -227,7 +232,7 @@ def test_without_a_kubeconfig_it_is_told_what_to_do(
 
 @pytest.mark.slow
 def test_an_api_server_that_is_away_is_told_by_its_address(http: HttpStub, line: Line, tmp_path: Path) -> None:
-    http.answers[f"GET {CLUSTERS}"] = (200, {"clusters": []})
+    http.answers[f"GET {CLUSTERS}?nodes=no"] = (200, {"clusters": []})
     done = line(*JOIN, "--kubeconfig", str(kubeconfig_of("https://127.0.0.1:9", tmp_path)))
     assert (done.code, [asked[0] for asked in http.asked]) == (1, ["GET"])
     assert "127.0.0.1:9" in done.err

@@ -64,6 +64,11 @@ class ClusterView(msgspec.Struct, frozen=True, kw_only=True):
     pending: int
     problem: str
     waits: tuple[str, ...]
+    nodes_total: int
+    nodes_ready: int
+    cards: int
+    cards_ours: int
+    cards_free: int
     selector: str = ""
     namespace: str = ""
     flavor: str = ""
@@ -135,6 +140,11 @@ def cluster_view(one: ClusterStanding) -> ClusterView:
         pending=one.pending,
         problem=one.problem,
         waits=one.waits,
+        nodes_total=one.nodes_total,
+        nodes_ready=one.nodes_ready,
+        cards=one.cards,
+        cards_ours=one.cards_ours,
+        cards_free=one.cards_free,
         selector=spec.selector,
         namespace=spec.namespace,
         flavor=str(spec.flavour),

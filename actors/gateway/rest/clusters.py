@@ -56,16 +56,45 @@ class ShareBody(msgspec.Struct, frozen=True, kw_only=True):
 
 
 async def list_clusters(call: Call) -> Response:
-    """The caller's own clusters, and the shared ones."""
-    stand = await _ask(call, ReadClusters())
-    return json_answer(ClusterList(clusters=tuple(map(cluster_view, stand.clusters))))
+    """The caller's own clusters, and the shared ones: with their nodes, unless `nodes=no` asks for the counts alone."""
+    found = await _all(call)
+    if call.query("nodes") != "no":
+        found = [await _with_nodes(call, one) for one in found]
+    return json_answer(ClusterList(clusters=tuple(map(cluster_view, found))))
+
+
+async def _all(call: Call) -> list[ClusterStanding]:
+    """All pages of them."""
+    found: list[ClusterStanding] = []
+    while True:
+        stand = await _ask(call, ReadClusters(start=len(found)))
+        found += stand.clusters
+        if not stand.clusters or len(found) >= stand.total:
+            return found
+
+
+async def _with_nodes(call: Call, one: ClusterStanding) -> ClusterStanding:
+    """With all pages of its nodes behind those that it has. One that has gone meanwhile keeps what it has."""
+    nodes = list(one.nodes)
+    while len(nodes) < one.nodes_total:
+        try:
+            stand = await _ask(call, ReadClusters(name=one.name, start=len(nodes)))
+        except Refused as refused:
+            if refused.code != NOT_FOUND:
+                raise
+            break
+        more = _named(stand, one.name).nodes
+        if not more:
+            break  # there are fewer now
+        nodes += more
+    return msgspec.structs.replace(one, nodes=tuple(nodes))
 
 
 async def show(call: Call) -> Response:
     """One cluster, its nodes, and its owner the manifest without the token."""
     name = call.parameter("name")
     stand = await _ask(call, ReadClusters(name=name))
-    one = _named(stand, name)
+    one = await _with_nodes(call, _named(stand, name))
     manifest = "" if one.spec is None else render(_manifest(call, one, one.spec, stand.agent_image))
     return json_answer(ClusterShown(cluster=cluster_view(one), manifest=manifest))
 

@@ -56,7 +56,7 @@ class TestWhoIsBelieved:
         (told,) = stage.reports(cluster_id, a_node("n1"), epoch=7).of(said.AgentSettings)
         (again,) = stage.agent(cluster_id, said.AgentReady(cluster_id=cluster_id, epoch=7)).of(said.AgentSettings)
         assert (told.agent_epoch, again.agent_epoch) == (8, 8)
-        assert [node.name for node in stage.lists()[0].nodes] == ["n2"]
+        assert [node.name for node in stage.lists(ANN, "lab")[0].nodes] == ["n2"]
 
     def test_a_new_leader_refuses_the_older_life_as_well(self) -> None:
         stage = Stage()
@@ -74,7 +74,7 @@ class TestWhoIsBelieved:
         stage.agent(cluster_id, newest)
         for report in (late, newest):
             assert stage.agent(cluster_id, report) == []
-        assert [node.name for node in stage.lists()[0].nodes] == ["newest"]
+        assert [node.name for node in stage.lists(ANN, "lab")[0].nodes] == ["newest"]
 
     def test_the_agent_of_a_detached_cluster_is_not_heard(self) -> None:
         stage = Stage()
@@ -203,7 +203,7 @@ class TestOffers:
         stage.orders()
         sent = stage.reports(cluster_id, a_node("n1"), jobs=(a_job("w1"),))
         assert sent.of(said.NodesKnown) == []
-        (shown,) = stage.lists()[0].nodes
+        (shown,) = stage.lists(ANN, "lab")[0].nodes
         assert (shown.worker_id, shown.worker_state) == ("w1", "running")
         assert shown.ours == ROOM
 
@@ -213,7 +213,7 @@ class TestOffers:
         stage.orders()
         stage.begin()
         stage.reports(cluster_id, a_node("n1"), jobs=(a_job("w1"),))
-        assert stage.lists()[0].nodes[0].ours == ROOM
+        assert stage.lists(ANN, "lab")[0].nodes[0].ours == ROOM
 
     def test_a_pool_is_told_when_something_changed_only(self) -> None:
         stage = Stage()
@@ -241,7 +241,7 @@ class TestOffers:
         stage.reports(cluster_id, a_node("n1"), jobs=(a_job("w1"),))
         sent = stage.reports(cluster_id, blind=True, problem="nodes cannot be listed", matched=0)
         assert (exits(sent), sent.of(said.NodesKnown)) == ([], [])
-        assert [node.name for node in stage.lists()[0].nodes] == ["n1"]
+        assert [node.name for node in stage.lists(ANN, "lab")[0].nodes] == ["n1"]
         assert sent.only(said.JobWaits).why == "nodes cannot be listed"
 
     def test_of_an_agent_that_was_blind_from_the_start_no_nodes_are_told(self) -> None:

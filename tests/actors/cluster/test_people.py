@@ -8,6 +8,8 @@ from levers9_test_cluster import ADMIN, ANN, BEN, SETTINGS, SPEC, Stage, Who, a_
 
 from levers9.actors.cluster.decisions import BeginPool, FinishPool, TermsOfPool
 from levers9.model.clusters import ClusterSpec, ClusterState, pool_of
+from levers9.model.figures import FRAME_MAX_BYTES
+from levers9.model.nodes import NodeState
 from levers9.model.states import TokenKind, WorkerState
 from levers9.model.tokens import hash_of
 from levers9.store import operations as ops
@@ -15,6 +17,7 @@ from levers9.store.operations import rows_of
 from levers9.wire import cluster as said
 from levers9.wire import scheduling
 from levers9.wire.client import RequestRefused
+from levers9.wire.codec import pack
 from levers9.wire.letter import Letter
 
 LAB = pool_of("ann", "lab")
@@ -151,7 +154,7 @@ class TestSeeing:
         stage.orders()
         waiting = a_job("w1", said.JobPhase.PENDING, why="The image secret.example/worker:1 cannot be pulled on n1")
         stage.reports(cluster_id, a_node("n1", why="odd on n1"), jobs=(waiting,), problem="n1 is forbidden")
-        (seen,) = stage.lists(BEN)
+        (seen,) = stage.lists(BEN, "lab")
         for secret in ("n1", "secret.example", "levers9", "rack", "w1", "ann'"):
             assert secret not in repr(msgspec.structs.replace(seen, problem="")), secret
         assert (seen.gpu_type, seen.state, seen.shared, seen.owned) == ("GB200", ClusterState.ONLINE, True, False)
@@ -168,7 +171,7 @@ class TestSeeing:
         stage.orders()
         stage.reports(cluster_id, a_node("n1"), jobs=(a_job("w1", said.JobPhase.PENDING, why="No image"),))
         for who in (ANN, ADMIN):
-            (seen,) = stage.lists(who)
+            (seen,) = stage.lists(who, "lab")
             assert (seen.nodes[0].name, seen.nodes[0].worker_id, seen.nodes[0].labels) == (
                 "n1",
                 "w1",
@@ -193,6 +196,49 @@ class TestSeeing:
         assert stage.lists(BEN, "lab")[0].owned
         assert not stage.lists(BEN, LAB)[0].owned
         assert [one.name for one in stage.lists(ANN)] == ["lab"]
+
+    def test_a_name_of_one_s_own_is_never_another_s_not_even_where_it_is_that_of_another_s_pool(self) -> None:
+        stage = Stage()
+        stage.joins(ANN)
+        stage.joins(BEN)
+        stage.joins(BEN, named(LAB))
+        stage.shares(LAB)
+        shown = [(one.name, one.owned) for one in stage.lists(BEN)]
+        assert shown == [("lab", True), (LAB, True), (f"{LAB}-2", False)]
+        assert [stage.lists(BEN, name)[0].owned for name, _ in shown] == [True, True, False]
+
+    @pytest.mark.slow
+    def test_a_large_cluster_is_listed_by_counts_and_shown_in_pages(self) -> None:
+        """A message is a frame: nodes with all their labels do not fit one where there are thousands."""
+        stage = Stage()
+        labels = tuple((f"topology.example/label-{number}", "x" * 40) for number in range(10))
+        nodes = [a_node(f"node-{number:04}", labels=labels) for number in range(2000)]
+        stage.ready(*nodes[:-1], msgspec.structs.replace(nodes[-1], state=NodeState.CORDONED))
+        stage.orders("w1", "node-0007")
+        (listed,) = stage.lists()
+        assert (listed.nodes, listed.nodes_total, listed.nodes_ready) == ((), 2000, 1999)
+        assert (listed.cards, listed.cards_ours, listed.cards_free) == (8000, 4, 7992)
+        shown: list[said.NodeShown] = []
+        while len(shown) < listed.nodes_total:
+            stand = stage.asks(ANN, said.ReadClusters(name="lab", start=len(shown)), said.ClustersStand)
+            assert len(pack(stand)) < FRAME_MAX_BYTES * 0.9
+            assert len(stand.clusters[0].nodes) >= 100
+            shown += stand.clusters[0].nodes
+        assert [node.name for node in shown] == [node.name for node in nodes]
+
+    @pytest.mark.slow
+    def test_many_clusters_are_listed_in_pages(self) -> None:
+        stage = Stage(msgspec.structs.replace(SETTINGS, clusters_per_workspace=0))
+        total = 700
+        for number in range(total):
+            spec = named(f"lab-{number:03}", worker_image="y" * 500, namespace="n" * 63, pull_secret="z" * 250)
+            stage.joins(ANN, msgspec.structs.replace(spec, selector=f"k in ({','.join(['v' * 59] * 8)})"))
+        found: list[str] = []
+        while len(found) < total:
+            stand = stage.asks(ANN, said.ReadClusters(start=len(found)), said.ClustersStand)
+            assert (stand.total, len(pack(stand)) < FRAME_MAX_BYTES) == (total, True)
+            found += [one.name for one in stand.clusters]
+        assert found == [f"lab-{number:03}" for number in range(total)]
 
     def test_an_agent_older_than_the_platform_is_shown_to_its_owner(self) -> None:
         stage = Stage()

@@ -23,7 +23,7 @@ from levers9.wire.cluster import (
     ReadClusters,
     ShareCluster,
 )
-from levers9.wire.message import Failure
+from levers9.wire.message import Failure, Message
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -65,6 +65,7 @@ OTHERS = ClusterStanding(
     owned=False,
     nodes=(NodeShown(name="", state=NodeState.READY, allocatable=WHOLE, free=FREE),),
 )
+OWN_WITHOUT_NODES = msgspec.structs.replace(OWN, nodes=())
 STAND = ClustersStand(clusters=(OWN, OTHERS), agent_image="levers9:1", worker_image="levers9:1")
 TOKEN = "l9_agent_" + "A" * 43
 
@@ -101,6 +102,54 @@ async def test_clusters_are_listed_in_the_words_that_the_published_client_reads(
     ours = ("gpus_ours", "cpu_ours_millis", "memory_ours_mb")
     assert [tuple(node[key] for key in ours) for node in own["nodes"]] == [(2, 3000, 1024), (0, 0, 0)]
     assert (others["last_seen_at"], others["namespace"], others["nodes"][0]["name"]) == ("", "", "")
+
+
+def paged(message: Message) -> ClustersStand:
+    """One's own cluster of five nodes and another's of three; a page is one cluster, or two nodes."""
+    assert isinstance(message, ReadClusters)
+    stand = [
+        msgspec.structs.replace(one, nodes=(), nodes_total=total, nodes_ready=total - 1, cards=4 * total)
+        for one, total in ((OWN, 5), (OTHERS, 3))
+    ]
+    if not message.name:
+        return ClustersStand(clusters=tuple(stand[message.start : message.start + 1]), total=2)
+    (one,) = (one for one in stand if message.name in (one.name, one.pool))
+    numbers = range(message.start, min(message.start + 2, one.nodes_total))
+    nodes = tuple(msgspec.structs.replace(OWN.nodes[0], name=f"n{number}") for number in numbers)
+    return ClustersStand(clusters=(msgspec.structs.replace(one, nodes=nodes),), total=1)
+
+
+async def test_all_pages_of_clusters_and_of_their_nodes_are_put_together(stand: Stand) -> None:
+    stand.brain.answers[ReadClusters] = paged
+    async with stand.http(await stand.token(TokenKind.WORKSPACE)) as http:
+        listed = (await http.get(CLUSTERS)).json()["clusters"]
+        shown = (await http.get(f"{CLUSTERS}/lab-1")).json()["cluster"]
+    names = [[node["name"] for node in one["nodes"]] for one in (*listed, shown)]
+    assert names == [["n0", "n1", "n2", "n3", "n4"], ["n0", "n1", "n2"], ["n0", "n1", "n2", "n3", "n4"]]
+
+
+async def test_who_wants_counts_alone_is_told_no_nodes(stand: Stand) -> None:
+    stand.brain.answers[ReadClusters] = paged
+    async with stand.http(await stand.token(TokenKind.WORKSPACE)) as http:
+        listed = (await http.get(CLUSTERS, params={"nodes": "no"})).json()["clusters"]
+    counts = [(one["nodes"], one["nodes_total"], one["nodes_ready"], one["cards"]) for one in listed]
+    assert counts == [([], 5, 4, 20), ([], 3, 2, 12)]
+    assert [message.name for _, message in stand.brain.heard(ReadClusters)] == ["", ""]
+
+
+@pytest.mark.parametrize("gone", [True, False])
+async def test_a_cluster_that_goes_or_shrinks_while_it_is_read_holds_up_nothing(stand: Stand, gone: bool) -> None:
+    def read(message: Message) -> Message:
+        assert isinstance(message, ReadClusters)
+        if message.name != "lab-1" or not message.start:
+            return paged(message)
+        failure = Failure("not_found", "There is no cluster 'lab-1'.")
+        return RequestRefused(failure=failure) if gone else ClustersStand(clusters=(OWN_WITHOUT_NODES,), total=1)
+
+    stand.brain.answers[ReadClusters] = read
+    async with stand.http(await stand.token(TokenKind.WORKSPACE)) as http:
+        listed = (await http.get(CLUSTERS)).json()["clusters"]
+    assert [len(one["nodes"]) for one in listed] == [2, 3]
 
 
 async def test_an_owner_is_shown_the_manifest_without_the_token(stand: Stand) -> None:

@@ -150,7 +150,7 @@ class ClusterWorld(ControlPlane):
     async def _online(self) -> int:
         stand = await self.ask(ReadClusters(), "north", admin=True)
         assert isinstance(stand, ClustersStand)
-        return sum(one.state is ClusterState.ONLINE and bool(one.nodes) for one in stand.clusters)
+        return sum(one.state is ClusterState.ONLINE and bool(one.nodes_total) for one in stand.clusters)
 
     async def _until_all_ended(self) -> None:
         with trio.move_on_after(ALL_ENDED_WITHIN_S) as scope:
