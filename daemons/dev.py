@@ -30,6 +30,7 @@ from .root import Ready, Root, check_writable, default_run_dir
 from .settings import TABLES, PoolTable, Settings, check_values, load_settings
 from .signals import cancel_on_signal
 
+_FOUND_BY: Final = ("external_url", "external_ca")
 _LOG_MAX_BYTES: Final = 16 << 20  # what is longer at a start becomes the one log that is kept besides
 _RESERVED_MIB: Final = 1024  # left to the laptop, the control plane and the servers
 
@@ -55,7 +56,9 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--metrics-port", type=int, default=-1, help="default: none")
     parser.add_argument("--gateways", type=int, default=1)
     parser.add_argument("--workers", type=int, default=1, help="workers; the machine is shared out between them")
-    parser.add_argument("--config", default="", metavar="FILE", help="TOML: its pools, guard and queues instead")
+    parser.add_argument(
+        "--config", default="", metavar="FILE", help="TOML: its pools, guard, queues and external_url instead"
+    )
     parser.add_argument("--run", default="", metavar="FILE", help="run this Python program, then stop")
     parser.add_argument("--logs", action="store_true", help="show the logs of the control plane")
     parser.add_argument("arguments", nargs="*", help="for the program of --run, behind --")
@@ -134,15 +137,17 @@ def _settings(arguments: argparse.Namespace, state_dir: Path) -> Settings:
         attached_clusters=AttachedClustersTable(isolation="trusted"),
     )
     if arguments.config:
-        settings = _with_tables(settings, Path(arguments.config))
+        settings = with_file(settings, Path(arguments.config))
     check_values(settings)
     return settings
 
 
-def _with_tables(settings: Settings, path: Path) -> Settings:
-    """What a file says of pools, their guard and queues; where the state is and which ports there are is ours."""
+def with_file(settings: Settings, path: Path) -> Settings:
+    """What a file says of pools, their guard, queues and attached clusters, and by which address those find us; where
+    the state is and which ports there are is ours.
+    """
     given = load_settings(path, {})
-    return msgspec.structs.replace(settings, **{name: getattr(given, name) for name in TABLES})
+    return msgspec.structs.replace(settings, **{name: getattr(given, name) for name in (*TABLES, *_FOUND_BY)})
 
 
 def _token(state_dir: Path) -> str:
