@@ -16,11 +16,10 @@ from ..kube.client import open_kube
 from ..kube.config import load_config
 from ..kube.face import Access, Kind, Kube
 from ..kube.objects import Other, Pod
+from ..model.clusters import AGENT, CLUSTER_LABEL
 from ..model.ids import Chance
 
 MANAGER: Final = "levers9-cli"  # whose fields those are that we apply
-AGENT: Final = "levers9-agent"
-CLUSTER_LABEL: Final = "levers9.dev/cluster"
 _FORBIDDEN: Final = 403
 _KINDS: Final[dict[str, Kind[Other]]] = {
     kind.singular: kind

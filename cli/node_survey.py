@@ -5,22 +5,18 @@ from __future__ import annotations
 import difflib
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Final
 
 import msgspec
 
+from ..kube.cards import cards_of
+from ..kube.flavours import flavour_of_all
 from ..kube.objects import Node
-from ..model.clusters import Flavour
+from ..model.clusters import CARD_RESOURCES, Flavour
 from ..model.selectors import Operator, Term, parse
 from ..model.sentences import plural
 
-CARDS: Final = ("nvidia.com/gpu", "amd.com/gpu")
-_MARKS: Final = {
-    Flavour.GKE: "cloud.google.com/gke-nodepool",
-    Flavour.EKS: "eks.amazonaws.com/nodegroup",
-    Flavour.AKS: "kubernetes.azure.com/cluster",
-}
 _ONE_WITHOUT: Final = "The one node that is lent has no card."
 _PRODUCTS: Final = ("nvidia.com/gpu.product", "amd.com/gpu.product-name", "cloud.google.com/gke-accelerator")
 _LAB: Final = "levers9.dev/lab"
@@ -51,34 +47,15 @@ def survey(nodes: Sequence[Node], selector: str, gpu_type: str = "") -> Survey:
     """Look at all nodes of a cluster. Raises `Refused` for what is no selector."""
     terms = parse(selector)
     matched = [node for node in nodes if all(term.matches(node.metadata.labels) for term in terms)]
-    cards = sum(cards_of(node) for node in matched)
+    cards = sum(cards_of(node).count for node in matched)
     return Survey(
-        flavour=flavour_of(nodes),
+        flavour=flavour_of_all(nodes),
         nodes=len(nodes),
         matched=len(matched),
         cards=cards,
         advice=(*_advice(nodes, matched, terms, cards), *_other_cards(matched, gpu_type)),
         here=bool(nodes) and all(_LAB in node.metadata.labels for node in nodes),
     )
-
-
-def flavour_of(nodes: Iterable[Node]) -> Flavour:
-    """Whose Kubernetes it is, by labels that only theirs have; plain when they say nothing."""
-    for node in nodes:
-        for flavour, mark in _MARKS.items():
-            if mark in node.metadata.labels:
-                return flavour
-    return Flavour.PLAIN
-
-
-def cards_of(node: Node) -> int:
-    """The whole cards that a node can give to pods."""
-    return sum(_whole(node.status.allocatable.get(resource, 0)) for resource in CARDS)
-
-
-def _whole(quantity: str | int | float) -> int:
-    text = str(quantity)
-    return int(text) if text.isdecimal() else 0
 
 
 def _advice(nodes: Sequence[Node], matched: Sequence[Node], terms: Sequence[Term], cards: int) -> Iterator[str]:
@@ -93,14 +70,16 @@ def _advice(nodes: Sequence[Node], matched: Sequence[Node], terms: Sequence[Term
 
 
 def _why_no_card(nodes: Sequence[Node], matched: Sequence[Node]) -> Iterator[str]:
-    elsewhere = [node for node in nodes if cards_of(node)]
+    whys = Counter(why for node in matched if (why := cards_of(node).why))
+    for why, count in whys.most_common(_SHOWN):
+        yield f"{count} {plural('node', count)}: {why}."
+    elsewhere = [node for node in nodes if cards_of(node).count]
     if elsewhere:
         names = ", ".join(node.metadata.name for node in elsewhere[:_SHOWN])
         yield f"These have some: {names}."
-    elif any("nvidia.com/gpu.present" in node.metadata.labels for node in matched):
-        yield "They are labelled as having cards: the device plugin does not run, or has not reported them yet."
-    else:
-        yield "No node of the cluster reports nvidia.com/gpu or amd.com/gpu: is the vendor's device plugin installed?"
+    elif not whys:
+        resources = " or ".join(CARD_RESOURCES)
+        yield f"No node of the cluster reports {resources}: is the vendor's device plugin installed?"
 
 
 def _other_cards(matched: Sequence[Node], gpu_type: str) -> Iterator[str]:

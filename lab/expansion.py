@@ -8,7 +8,7 @@ from typing import Final
 
 import msgspec
 
-from ..actors.agent.quantities import NANO, nanos, up
+from ..kube.quantities import NANO, nanos, up
 from .objects import Container, Pod, ResourceRef
 
 _REFERENCE: Final = re.compile(r"\$\$|\$\(([-._a-zA-Z][-._a-zA-Z0-9]*)\)")

@@ -11,10 +11,10 @@ from typing import Final
 
 import trio
 
-from ..actors.agent.quantities import NANO
 from ..errors import KubeRefused, KubeUnavailable
 from ..kube.face import Kube
 from ..kube.kinds import NODES
+from ..kube.quantities import NANO
 from .container import now_s
 from .expansion import PodPlace, quantity
 from .node import event_body, lease_body, lease_spec, node_body, node_status

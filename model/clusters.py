@@ -12,6 +12,11 @@ import msgspec
 from ..errors import INVALID, Refused
 
 NAMESPACE: Final = "levers9"
+AGENT: Final = "levers9-agent"  # the name of what stands in an agent's namespace
+CLUSTER_LABEL: Final = "levers9.dev/cluster"  # the cluster's identity, on all that is of it
+MANAGED_BY_LABEL: Final = "app.kubernetes.io/managed-by"
+MANAGED_BY: Final = "levers9"
+CARD_RESOURCES: Final = ("nvidia.com/gpu", "amd.com/gpu")  # whole cards, one unit each; taints have these keys too
 JOB_HANDLE: Final = "job/"  # so begin the handles of workers that are Jobs
 _NAME: Final = re.compile(r"[a-z0-9]([a-z0-9-]{0,38}[a-z0-9])?")  # with what `pool_of` adds, a name of Kubernetes
 

@@ -7,7 +7,8 @@ import sys
 import msgspec
 
 from ...kube.objects import Pod
-from .requests import CARD_RESOURCES, Uses, counts, uses_of
+from ...model.clusters import CARD_RESOURCES
+from .requests import Uses, counts, uses_of
 from .seen_pods import SeenPod
 
 

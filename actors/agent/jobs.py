@@ -8,14 +8,11 @@ from typing import Final
 import msgspec
 
 from ...kube.objects import Meta, Taint
+from ...model.clusters import CARD_RESOURCES, CLUSTER_LABEL, MANAGED_BY, MANAGED_BY_LABEL
 from ...model.figures import JOB_GRACE_S, JOB_KEPT_S
 from ...wire.cluster import AgentSettings, WorkerJob
-from .requests import CARD_RESOURCES
 
-MANAGED_BY: Final = "app.kubernetes.io/managed-by"
-OURS: Final = "levers9"
 WORKER: Final = "levers9.dev/worker"
-CLUSTER: Final = "levers9.dev/cluster"
 NODE: Final = "levers9.dev/node"  # an annotation: names of nodes may be longer than labels
 NODE_UID: Final = "levers9.dev/node-uid"
 CONTAINER: Final = "worker"
@@ -43,19 +40,23 @@ class Ground(msgspec.Struct, frozen=True, kw_only=True):
 def worker_of(meta: Meta, place: Place) -> str:
     """The worker that an object of ours belongs to; "" for what is not ours."""
     labels = meta.labels
-    if meta.namespace != place.namespace or labels.get(MANAGED_BY) != OURS or labels.get(CLUSTER) != place.cluster_id:
+    if (
+        meta.namespace != place.namespace
+        or labels.get(MANAGED_BY_LABEL) != MANAGED_BY
+        or labels.get(CLUSTER_LABEL) != place.cluster_id
+    ):
         return ""
     return labels.get(WORKER, "")
 
 
 def selector_of(place: Place) -> str:
     """The label selector of our Jobs."""
-    return f"{MANAGED_BY}={OURS},{CLUSTER}={place.cluster_id}"
+    return f"{MANAGED_BY_LABEL}={MANAGED_BY},{CLUSTER_LABEL}={place.cluster_id}"
 
 
 def body_of(job: WorkerJob, settings: AgentSettings, place: Place, ground: Ground) -> Json:
     """The Job: one pod, once, on this very node; the scheduler looks whether there is room, and says why not."""
-    labels = {MANAGED_BY: OURS, WORKER: job.worker_id, CLUSTER: place.cluster_id}
+    labels = {MANAGED_BY_LABEL: MANAGED_BY, WORKER: job.worker_id, CLUSTER_LABEL: place.cluster_id}
     node = {NODE: job.node, NODE_UID: job.node_uid}
     return {
         "apiVersion": "batch/v1",

@@ -5,9 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
-from ...kube.objects import Node
-from ...model.clusters import Flavour
-
 _PREFIXES: Final = (
     "accelerator.topograph.run/",  # NVLink domains
     "fabric.topograph.run/",  # leaf and spine
@@ -44,11 +41,6 @@ _NAMES: Final = frozenset(
     }
 )
 _GKE_TOPOLOGY: Final = ("cloud.google.com/gke-", "-topology")
-_FLAVOURS: Final = (
-    (Flavour.GKE, "gce://", "cloud.google.com/gke-"),
-    (Flavour.EKS, "aws://", "eks.amazonaws.com/"),
-    (Flavour.AKS, "azure://", "kubernetes.azure.com/"),
-)
 
 
 def told_labels(labels: Mapping[str, str]) -> tuple[tuple[str, str], ...]:
@@ -59,14 +51,3 @@ def told_labels(labels: Mapping[str, str]) -> tuple[tuple[str, str], ...]:
 def _told(key: str) -> bool:
     first, last = _GKE_TOPOLOGY
     return key in _NAMES or key.startswith(_PREFIXES) or (key.startswith(first) and key.endswith(last))
-
-
-def flavour_of(node: Node) -> Flavour:
-    """Whose Kubernetes a node belongs to: by a label that only theirs sets, where its provider doesn't differ."""
-    provider = node.spec.provider_id
-    for flavour, scheme, prefix in _FLAVOURS:
-        if any(key.startswith(prefix) for key in node.metadata.labels) and (
-            not provider or provider.startswith(scheme)
-        ):
-            return flavour
-    return Flavour.PLAIN

@@ -7,15 +7,16 @@ from typing import Final
 
 import msgspec
 
+from ...kube.cards import Cards, cards_of
+from ...kube.flavours import flavour_of
 from ...kube.objects import Node, Quantities, Taint
+from ...kube.quantities import MILLI, NANO, down, nanos
 from ...model.clusters import Flavour
 from ...model.nodes import NodeState
 from ...model.resources import Capacity
 from ...wire.cluster import NodeReport
 from .accounts import Total
-from .cards import Cards, cards_of
-from .labels import flavour_of, told_labels
-from .quantities import MILLI, NANO, down, nanos
+from .labels import told_labels
 from .taints import keeping_away
 
 _MIB: Final = 1 << 20

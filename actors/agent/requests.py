@@ -11,9 +11,9 @@ from typing import Final
 import msgspec
 
 from ...kube.objects import Container, ContainerStatus, Pod, Quantities
-from .quantities import MILLI, NANO, nanos, up
+from ...kube.quantities import MILLI, NANO, nanos, up
+from ...model.clusters import CARD_RESOURCES
 
-CARD_RESOURCES: Final = ("nvidia.com/gpu", "amd.com/gpu")  # whole cards, one unit each
 _RESOURCES: Final = ("cpu", "memory", *CARD_RESOURCES)
 _POD_LEVEL: Final = ("cpu", "memory")  # of the resources that we read, those that a pod may set as a whole
 _TERMINAL: Final = ("Succeeded", "Failed")

@@ -14,7 +14,7 @@ from msgspec.structs import force_setattr
 from ...kube.face import Kind
 from ...kube.kinds import PODS
 from ...kube.objects import Meta, Pod, PodSpec, PodStatus
-from .jobs import MANAGED_BY, OURS
+from ...model.clusters import MANAGED_BY, MANAGED_BY_LABEL
 from .requests import Uses, uses_of
 
 _NAMES: Final = 16_384  # of nodes, with some to spare
@@ -27,7 +27,7 @@ class SeenPod(Pod, frozen=True, kw_only=True, gc=False):
 
     def __post_init__(self) -> None:
         """Leave out what is not needed, before the next one is read."""
-        if self.metadata.labels.get(MANAGED_BY) == OURS:
+        if self.metadata.labels.get(MANAGED_BY_LABEL) == MANAGED_BY:
             return
         meta, spec = self.metadata, self.spec
         force_setattr(self, "uses", _shared(uses_of(self)))

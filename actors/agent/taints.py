@@ -10,6 +10,7 @@ from collections.abc import Iterable
 from typing import Final
 
 from ...kube.objects import Taint
+from ...model.clusters import CARD_RESOURCES
 
 _KEEPS_AWAY: Final = ("NoSchedule", "NoExecute")
 _NEVER_PREFIXES: Final = ("node.kubernetes.io/", "node.cloudprovider.kubernetes.io/")
@@ -25,7 +26,7 @@ _NEVER: Final = frozenset(
         "karpenter.sh/unregistered",
     }
 )
-_OF_CARDS: Final = frozenset({"nvidia.com/gpu", "amd.com/gpu"})  # gke, eks, and most others; aks says sku=gpu
+_OF_CARDS: Final = frozenset(CARD_RESOURCES)  # gke, eks, and most others; aks says sku=gpu
 _AKS: Final = ("sku", "gpu")
 
 

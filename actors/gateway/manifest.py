@@ -13,10 +13,9 @@ from typing import Final
 import msgspec
 import yaml
 
-from ...model.clusters import Flavour
+from ...model.clusters import AGENT, CARD_RESOURCES, CLUSTER_LABEL, MANAGED_BY, MANAGED_BY_LABEL, Flavour
 from ...model.tokens import hint_of
 
-AGENT: Final = "levers9-agent"  # the name of what stands in its namespace
 TOKEN_KEY: Final = "token"
 CA_KEY: Final = "ca.crt"
 _RBAC: Final = "rbac.authorization.k8s.io"
@@ -32,7 +31,7 @@ _CARD_LABELS: Final = {
     Flavour.EKS: ("nvidia.com/gpu.present", "k8s.amazonaws.com/accelerator"),
     Flavour.AKS: ("nvidia.com/gpu.present", "kubernetes.azure.com/accelerator"),
 }
-_CARD_TAINTS: Final = ({"key": "nvidia.com/gpu"}, {"key": "amd.com/gpu"}, {"key": "sku", "value": "gpu"})  # aks: sku
+_CARD_TAINTS: Final = (*({"key": key} for key in CARD_RESOURCES), {"key": "sku", "value": "gpu"})  # aks says sku
 Body = dict[str, object]
 
 
@@ -113,8 +112,8 @@ def labels_of(cluster_id: str) -> dict[str, str]:
     """What every object of an agent is labelled with."""
     return {
         "app.kubernetes.io/name": AGENT,
-        "app.kubernetes.io/managed-by": "levers9",
-        "levers9.dev/cluster": cluster_id,
+        MANAGED_BY_LABEL: MANAGED_BY,
+        CLUSTER_LABEL: cluster_id,
     }
 
 

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from levers9.cli.node_survey import cards_of, flavour_of, survey
+from levers9.cli.node_survey import survey
 from levers9.kube.objects import Meta, Node, NodeStatus
-from levers9.model.clusters import Flavour
 
 
 def node(name: str, cards: int | str = 0, **labels: str) -> Node:
@@ -46,7 +45,7 @@ def test_nodes_without_a_card_are_told_with_where_there_are_some() -> None:
 
 def test_a_device_plugin_that_says_nothing_is_told_apart_from_one_that_is_missing() -> None:
     labelled = [node("a", 0, nvidia_com__gpu_present="true")]
-    assert "the device plugin does not run" in survey(labelled, "").advice[1]
+    assert "its device plugin may not run" in survey(labelled, "").advice[1]
     assert "is the vendor's device plugin installed?" in survey([node("a")], "").advice[1]
 
 
@@ -54,22 +53,10 @@ def test_a_cluster_without_nodes_is_told_so() -> None:
     assert survey([], "a=b").advice == ("The cluster has no nodes yet: the agent waits for one.",)
 
 
-@pytest.mark.parametrize(
-    ("label", "flavour"),
-    [
-        ("cloud_google_com__gke-nodepool", Flavour.GKE),
-        ("eks_amazonaws_com__nodegroup", Flavour.EKS),
-        ("kubernetes_azure_com__cluster", Flavour.AKS),
-        ("other", Flavour.PLAIN),
-    ],
-)
-def test_whose_kubernetes_it_is_is_told_by_its_labels(label: str, flavour: Flavour) -> None:
-    assert flavour_of([node("plain"), node("a", 0, **{label: "x"})]) is flavour
-
-
-@pytest.mark.parametrize(("quantity", "cards"), [("8", 8), (8, 8), ("0", 0), ("1500m", 0), ("-1", 0)])
-def test_cards_are_whole_numbers(quantity: str | int, cards: int) -> None:
-    assert cards_of(node("a", quantity)) == cards
+def test_cards_are_counted_as_the_agent_will_and_slices_are_none() -> None:
+    sliced = node("m", 4, nvidia_com__gpu_product="NVIDIA-A100-MIG-1g.5gb")
+    assert survey([sliced, node("a", 8)], "").cards == 8
+    assert "cut by MIG" in survey([sliced], "").advice[1]
 
 
 @pytest.mark.parametrize(

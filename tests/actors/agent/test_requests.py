@@ -11,8 +11,9 @@ from levers9_test_agent import pod
 from levers9_test_agent_literal import takes
 
 from levers9.actors.agent.accounts import Accounts
-from levers9.actors.agent.requests import CARD_RESOURCES, counts, uses_of
+from levers9.actors.agent.requests import counts, uses_of
 from levers9.kube.objects import Pod
+from levers9.model.clusters import CARD_RESOURCES
 
 CPU = st.sampled_from(["0", "1", "100m", "1.5", "1e-1", "250000u", "0.0001"])
 MEMORY = st.sampled_from(["0", "1Gi", "400m", "1181116006400m", "128Mi", "1e9", "1E", "3G", "99999999999999999999"])

@@ -7,9 +7,9 @@ from typing import Final
 
 import msgspec
 
-from ...kube.objects import Node, Quantities
+from ..model.clusters import CARD_RESOURCES
+from .objects import Node, Quantities
 from .quantities import NANO, down, nanos
-from .requests import CARD_RESOURCES
 
 _MACHINE_MAX: Final = 16  # cards of the largest machines there are; more is a multiple of them
 _SHARED_PRODUCT: Final = "-SHARED"
