@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import sys
 from collections.abc import Awaitable, Callable, Sequence
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from typing import Annotated, Final, Literal, TypeVar
@@ -14,7 +15,7 @@ import cyclopts
 import msgspec
 import trio
 
-from ..errors import FORBIDDEN, INVALID, ConfigError, KubeRefused, KubeUnavailable, Refused
+from ..errors import FORBIDDEN, INVALID, NOT_FOUND, ConfigError, KubeRefused, KubeUnavailable, Refused
 from ..model.clusters import NAMESPACE
 from ..model.figures import JOIN_WAIT_S
 from ..model.selectors import parse, selector_of
@@ -280,9 +281,16 @@ def leave(
     yes
         Do not ask.
     """
-    cluster = _show(name, workspace).cluster
+    from .cluster_leaving import detach
+
+    try:
+        cluster = _show(name, workspace).cluster
+    except Refused as refused:
+        if refused.code == NOT_FOUND and not keep_agent:
+            _tell_of_strangers(kubeconfig, context, workspace)
+        raise
     _make_sure(cluster, yes)
-    ask(Left, "DELETE", f"{_AT}/{quote(name)}", None, {"workspace": workspace})
+    detach(partial(ask, Left, "DELETE", f"{_AT}/{quote(name)}", None, {"workspace": workspace}))
     print(f"{cluster.name} is detached: its agent's token and those of its workers are good for nothing.")
     if keep_agent or cluster.origin != "attached":
         return
@@ -293,6 +301,19 @@ def leave(
     if not removed:
         raise Refused("The cluster of this context has nothing of it.", fix=_by_hand(cluster))
     print(f"{removed} objects of it were deleted in the cluster; namespace {cluster.namespace} stays.")
+
+
+def _tell_of_strangers(kubeconfig: Path | None, context: str, workspace: str) -> None:
+    """Whose objects stayed when they left is told how to delete them. Other control planes may have agents there too."""
+    from .cluster_leaving import strangers
+
+    async def look(kube: object, _: object) -> tuple[str, ...]:
+        known = (await _Calls(workspace).clusters()).clusters
+        return await strangers(kube, (one.cluster_id for one in known))  # type: ignore[arg-type]
+
+    with suppress(ConfigError, KubeUnavailable, KubeRefused):
+        for how in trio.run(_in_context, kubeconfig, context, "--keep-agent", look):
+            print(f"This context has an agent of a cluster that you do not see here. {how}", file=sys.stderr)
 
 
 async def _remove(cluster: Cluster, kube: object, _: object) -> int:

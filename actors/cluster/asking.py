@@ -84,6 +84,8 @@ class Asking:
                 return self._one(self._find(asker, name), asker, now_s, start)
             case ShareCluster(name=name, shared=shared):
                 return self._share(asker, name, shared=shared, now_s=now_s)
+            case LeaveCluster(name=name) if self._has_left(asker, name):
+                return self._stand(asker, now_s)
             case LeaveCluster(name=name):
                 self._leave(letter, asker, name, now_s)
                 return None
@@ -220,6 +222,13 @@ class Asking:
         return self._stood((self._showing.standing(shown, asker, now_s),), 1)
 
     # Detaching
+
+    def _has_left(self, asker: Asker, name: str) -> bool:
+        """Whether it is detached already, and its pool still ends: who lost the answer asks again."""
+        if any(name in (shown.name, shown.cluster.pool) for shown in named(self._book, asker)):
+            return False
+        left = [one for one in self._book.all() if one.row.leaving and asker.knows(one)]
+        return any(name in (one.row.spec.name, one.pool) for one in left)
 
     def _leave(self, letter: Letter, asker: Asker, name: str, now_s: float) -> None:
         cluster = self._find(asker, name).cluster

@@ -271,6 +271,19 @@ def test_a_cluster_is_left_and_its_objects_are_kept_where_that_is_wanted(http: H
     assert "lab-1 is detached" in done.out
 
 
+def test_a_cluster_that_is_gone_once_it_is_left_was_left(http: HttpStub, line: Line) -> None:
+    """Its answer was lost, or somebody else was quicker."""
+    show(http)
+    done = line("cluster", "leave", "lab-1", "--yes", "--keep-agent")
+    assert (done.code, [asked[0] for asked in http.asked]) == (0, ["GET", "DELETE"])
+    assert "lab-1 is detached" in done.out
+
+
+def test_one_that_is_not_there_is_told_so_whatever_the_context(http: HttpStub, line: Line, tmp_path: Path) -> None:
+    done = line("cluster", "leave", "lab-1", "--yes", "--kubeconfig", str(tmp_path / "none"))
+    assert (done.code, [asked[0] for asked in http.asked]) == (1, ["GET"])
+
+
 def test_nobody_leaves_without_being_asked(http: HttpStub, line: Line, monkeypatch: pytest.MonkeyPatch) -> None:
     leaving(http)
     done = line("cluster", "leave", "lab-1", "--keep-agent")

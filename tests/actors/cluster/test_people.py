@@ -372,6 +372,18 @@ class TestLeave:
         adopt = said.AdoptWorkerJob(pool=LAB, worker_id="w1", handle="", state=WorkerState.ORDERED, node="n1")
         assert exits(stage.pool(adopt)) == [("w1", "its cluster was detached")]
 
+    @pytest.mark.parametrize("who", [ANN, ADMIN])
+    def test_who_lost_the_answer_and_asks_again_is_answered(self, who: Who) -> None:
+        stage = Stage()
+        stage.ready()
+        stage.orders()
+        stage.leaves(who, LAB)
+        for name in ("lab", LAB):
+            assert stage.wishes(who, said.LeaveCluster(name=name)).only(said.ClustersStand).clusters == ()
+        assert stage.refused(BEN, said.LeaveCluster(name="lab")) == "not_found"
+        stage.pool(scheduling.PoolRetired(pool=LAB))
+        assert stage.refused(who, said.LeaveCluster(name="lab")) == "not_found"
+
     def test_with_its_pool_it_is_forgotten(self) -> None:
         stage = Stage()
         stage.ready()
