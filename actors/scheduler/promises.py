@@ -125,9 +125,11 @@ class Promises:
         if later is not None:
             self._seat(request, later, now_s, live.deadline_s)
             return
-        why = "not all of its workers came in time" if now_s >= live.deadline_s else "there is room for it no more"
-        decisions.append(self._refund(live, why, now_s))
-        self._try_later(live, now_s)
+        if now_s < live.deadline_s:  # its nodes are others now, and may be again what they were: that is no failure
+            decisions.append(self._refund(live, "there is room for it no more", now_s))
+        else:
+            decisions.append(self._refund(live, "not all of its workers came in time", now_s))
+            self._try_later(live, now_s)
         back.append(request)
 
     def _try_later(self, live: Live, now_s: float) -> None:

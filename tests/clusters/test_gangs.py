@@ -134,6 +134,8 @@ def test_a_gang_is_held_while_its_domain_is_split_and_done_soon_after(
     whole = lab.status().trays[0].domain
     lab.verb("split-domain", "tray-1")
     wait_until(lambda: len({tray.domain for tray in lab.status().trays}) == 2, "it is split", WITHIN_S)
+    split_s = time.time()
+    wait_until(lambda: attached.cluster.last_seen_s > split_s, "its agent has told of it", WITHIN_S)
     call = gangs.submit("eight", "eight")
     says(attached, call, f"Only 4 of 8 fit in one {DOMAIN}; tray-", " is in another one.")
     assert attached.worker_jobs() == []

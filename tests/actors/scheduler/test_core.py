@@ -275,6 +275,23 @@ class TestGangs:
         assert (reasons[0].kind, reasons[0].fits, reasons[0].wanted) == (HoldKind.TOPOLOGY, 8, 12)
         assert [(one.node, one.why) for one in reasons[0].excluded] == [("tray2", "cordoned")]
 
+    def test_a_promise_that_a_split_domain_has_ended_is_made_again_as_soon_as_that_is_whole(self) -> None:
+        told = Told(QUEUEING)
+        told.pool()
+
+        def offers(*racks: str) -> events.Event:
+            places = enumerate(racks)
+            traits = [Traits(node=f"tray{number}", labels=(("rack", rack),)) for number, rack in places]
+            return events.NodesOffered(pool="p", offers=tuple(NodeOffer(capacity=TRAY, traits=each) for each in traits))
+
+        told.tell(offers("r", "r"))
+        near = Together(mode=TopologyMode.REQUIRED, level="rack")
+        told.ask(request("g", members=8, together=near))
+        (back,) = [one for one in told.plan(offers("r", "s")) if isinstance(one, events.GangGivenBack)]
+        assert (back.request_id, back.why) == ("g", "there is room for it no more")
+        wanted = [one for one in told.plan(offers("r", "r")) if isinstance(one, events.RoomWanted)]
+        assert [gang.nodes for one in wanted for gang in one.gangs] == [("tray0", "tray1")]
+
     def test_a_lost_member_is_replaced_near_the_others(self) -> None:
         told = Told(QUEUEING)
         told.pool()
