@@ -304,7 +304,7 @@ def leave(
 
 
 def _tell_of_strangers(kubeconfig: Path | None, context: str, workspace: str) -> None:
-    """Whose objects stayed when they left is told how to delete them. Other control planes may have agents there too."""
+    """Whose objects stayed when they left is told how to delete them. Other control planes may have agents too."""
     from .cluster_leaving import strangers
 
     async def look(kube: object, _: object) -> tuple[str, ...]:

@@ -29,6 +29,7 @@ from .book import Cluster, ClusterBook
 from .decisions import BeginPool, ClusterPlan, ClusterPool, TermsOfPool
 from .paging import page
 from .reports import Parts
+from .rivals import Rivals
 from .settings import ClusterSettings
 from .showing import Asker, Showing, Shown, named
 
@@ -166,7 +167,7 @@ class Asking:
                 CONFLICT,
             )
         cluster.report, cluster.sequence, cluster.open, cluster.told = None, -1, False, None
-        cluster.parts = Parts()
+        cluster.parts, cluster.rivals = Parts(), Rivals()
         cluster.jobs.doubt()
         self.plan.operations += [
             cluster.change(spec=spec, agent_epoch=0),

@@ -11,6 +11,7 @@ from ...store import operations as ops
 from ...wire.cluster import ClusterReported, NodeReport
 from .jobs import Jobs
 from .reports import Parts
+from .rivals import Rivals
 from .settings import ClusterSettings, Configured
 from .states import state_of
 
@@ -26,6 +27,7 @@ class Cluster(msgspec.Struct, kw_only=True):
     jobs: Jobs
     origin: Origin = Origin.ATTACHED
     parts: Parts = msgspec.field(default_factory=Parts)
+    rivals: Rivals = msgspec.field(default_factory=Rivals)
     report: ClusterReported | None = None  # the newest; of a blind agent with what was known before
     as_of_s: float = 0.0
     heard_at_s: float = 0.0

@@ -125,6 +125,7 @@ class ClustersPolicy:
         if fault := fault_of(message):
             self._refuse(cluster, fault)
         elif message.epoch < cluster.row.agent_epoch:
+            cluster.rivals.hear(message.epoch, now_s)
             self._tell_settings(cluster)
         elif isinstance(message, AgentReady):
             cluster.open = True

@@ -17,6 +17,7 @@ from ...wire.letter import Letter
 from .book import Cluster, ClusterBook
 from .jobs import Job
 from .paging import page
+from .rivals import RIVALS
 from .settings import ClusterSettings
 
 WAITS_TOLD: Final = 20
@@ -176,6 +177,8 @@ def problem_of(cluster: Cluster, *, knows: bool) -> str:
     report = cluster.report
     if report is None:
         return ""
+    if cluster.rivals.are_there(cluster.heard_at_s):
+        return RIVALS if knows else _PROBLEM
     if report.problem:
         return report.problem if knows else _PROBLEM
     if not report.matched and not report.nodes:

@@ -20,7 +20,7 @@ from levers9_test_cluster import (
 )
 
 from levers9.actors.cluster import Configured
-from levers9.model.clusters import ClusterSpec, ClusterState, Origin, pool_of
+from levers9.model.clusters import ClusterSpec, ClusterState, Flavour, Origin, pool_of
 from levers9.model.nodes import NodeState, Traits
 from levers9.model.resources import Capacity
 from levers9.store import operations as ops
@@ -66,6 +66,26 @@ class TestWhoIsBelieved:
         assert stage.reports(cluster_id, a_node("n1"), epoch=7).of(said.NodesKnown) == []
         assert len(stage.reports(cluster_id, a_node("n1"), epoch=8).of(said.NodesKnown)) == 1
 
+    def test_two_agents_that_end_each_other_by_turns_are_told_of(self) -> None:
+        stage = Stage()
+        cluster_id = stage.ready(a_node("n1"))
+        for epoch in (2, 3):
+            assert stage.lists()[0].problem == ""
+            stage.reports(cluster_id, a_node("n1"), epoch=epoch)
+            for _ in range(2):
+                stage.reports(cluster_id, a_node("n1"), epoch=epoch - 1)
+        assert "two agents speak for it" in stage.lists()[0].problem
+        stage.now_s += 900.0
+        stage.reports(cluster_id, a_node("n1"), epoch=3)
+        assert stage.lists()[0].problem == ""
+
+    def test_one_that_ends_late_is_none_of_two(self) -> None:
+        stage = Stage()
+        cluster_id = stage.ready(a_node("n1"))
+        for epoch in (2, 1, 1, 1, 2, 3, 4, 4):
+            stage.reports(cluster_id, a_node("n1"), epoch=epoch)
+        assert stage.lists()[0].problem == ""
+
     def test_a_report_that_a_newer_one_has_overtaken_counts_for_nothing(self) -> None:
         stage = Stage()
         cluster_id = stage.ready(a_node("n1"))
@@ -75,6 +95,19 @@ class TestWhoIsBelieved:
         for report in (late, newest):
             assert stage.agent(cluster_id, report) == []
         assert [node.name for node in stage.lists(ANN, "lab")[0].nodes] == ["newest"]
+
+    @pytest.mark.parametrize(("said_of_it", "shown"), [(Flavour.PLAIN, Flavour.EKS), (Flavour.GKE, Flavour.GKE)])
+    def test_whose_kubernetes_it_is_is_what_the_agent_finds_unless_a_person_said_it(
+        self, said_of_it: Flavour, shown: Flavour
+    ) -> None:
+        stage = Stage()
+        cluster_id = stage.joins(spec=msgspec.structs.replace(SPEC, flavour=said_of_it)).cluster.cluster_id
+        stage.agent(cluster_id, said.AgentReady(cluster_id=cluster_id, epoch=1))
+        report = msgspec.structs.replace(stage.report(cluster_id, a_node("n1")), flavour=Flavour.EKS)
+        stage.agent(cluster_id, report)
+        (standing,) = stage.lists(ANN, "lab")
+        assert standing.spec is not None
+        assert standing.spec.flavour is shown
 
     def test_the_agent_of_a_detached_cluster_is_not_heard(self) -> None:
         stage = Stage()
