@@ -152,10 +152,6 @@ def _environment(job: WorkerJob, settings: AgentSettings, place: Place) -> list[
     told = [("LEVERS9_WORKER_TOKEN", job.token), *place.environment]
     if settings.ca_pem:
         told.append(("LEVERS9_CA_PEM", settings.ca_pem))
-    if settings.cache_max_gb:
-        told.append(("LEVERS9_CACHE_MAX_GB", str(settings.cache_max_gb)))
-    if settings.cache_min_free_pct:
-        told.append(("LEVERS9_CACHE_MIN_FREE_PCT", str(settings.cache_min_free_pct)))
     found = (("LEVERS9_POD_IP", "status.podIP"), ("LEVERS9_HOST_IP", "status.hostIP"))
     values: list[Json] = [{"name": name, "value": value} for name, value in told]
     return values + [{"name": name, "valueFrom": {"fieldRef": {"fieldPath": path}}} for name, path in found]

@@ -6,7 +6,7 @@ from levers9_test_agent import SPEC, UNIX_S, Watched, job, marks, node, order, o
 
 from levers9.actors.agent import events
 from levers9.actors.agent.events import DropJob, MakeJob, View
-from levers9.wire.cluster import JobPhase
+from levers9.wire.cluster import AgentSettings, JobPhase
 
 # Orders
 
@@ -43,6 +43,18 @@ def test_an_order_becomes_a_job_pinned_to_its_node() -> None:
         "name": "image-cache",
         "hostPath": {"path": "/var/lib/levers9/images/cache", "type": "DirectoryOrCreate"},
     } in spec["volumes"]
+
+
+def test_a_worker_is_told_nothing_that_it_does_not_read() -> None:
+    agent = Watched()
+    settings = AgentSettings(cluster_id="c1", leader_epoch=1, spec=SPEC, cache_max_gb=100, cache_min_free_pct=20)
+    agent.say(events.LetterCame(settings))
+    agent.see(nodes=[node()])
+    (made,) = agent.say(order("w1"))
+    assert isinstance(made, MakeJob)
+    (container,) = msgspec.json.decode(msgspec.json.encode(made.body))["spec"]["template"]["spec"]["containers"]
+    names = [variable["name"] for variable in container["env"]]
+    assert names == ["LEVERS9_WORKER_TOKEN", "LEVERS9_POD_IP", "LEVERS9_HOST_IP"]
 
 
 def test_a_worker_on_the_pod_network_that_is_dialled_listens() -> None:
