@@ -8,7 +8,7 @@ from typing import Final
 
 import msgspec
 
-from ...model.clusters import Origin
+from ...model.clusters import ClusterSpec, Origin
 from ...model.nodes import NodeState
 from ...model.resources import Capacity
 from ...model.states import TokenKind
@@ -111,7 +111,7 @@ class Showing:
             shared=not self._book.serves(cluster),
             owned=asker.owns(cluster),
             origin=cluster.origin,
-            spec=row.spec if knows else None,
+            spec=_spec(cluster) if knows else None,
             workspace=self._workspaces.get(row.workspace_id, row.workspace_id) if asker.admin else "",
             matched=report.matched if report is not None else 0,
             last_seen_s=max(row.seen_at_s, cluster.heard_at_s),
@@ -170,6 +170,14 @@ def _worker_state(job: Job | None) -> str:
     if not job.wanted:
         return "ending"
     return "running" if job.phase is JobPhase.RUNNING else "pending"
+
+
+def _spec(cluster: Cluster) -> ClusterSpec:
+    """What was said of it; whose Kubernetes it is, where nobody said, is what its agent has found."""
+    spec, report = cluster.row.spec, cluster.report
+    if spec.flavour or report is None:
+        return spec
+    return msgspec.structs.replace(spec, flavour=report.flavour)
 
 
 def problem_of(cluster: Cluster, *, knows: bool) -> str:
