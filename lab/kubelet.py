@@ -98,6 +98,7 @@ class Kubelet:
         while True:
             await self._reachable.wait()
             await self._until_done(self._beat)
+            await self._until_done(self._stand)
             await trio.sleep(self._lease_every_s)
 
     async def _beat(self) -> None:
@@ -105,6 +106,14 @@ class Kubelet:
         spec = lease_spec(self.name, self._lease_every_s, now)
         if await self._kube.patch(LEASES, self.name, {"spec": spec}, LEASE_NAMESPACE) is None:
             await self._kube.create(LEASES, lease_body(self.name, self._node_uid, spec), LEASE_NAMESPACE)
+
+    async def _stand(self) -> None:
+        """Where a beat came too late, on a busy machine, Kubernetes takes the node for lost until it says how it is."""
+        node = await self._kube.get(NODES, self.name)
+        if node is not None and not any(
+            one.type == "Ready" and one.status == "True" for one in node.status.conditions or ()
+        ):
+            await self.tell_status()
 
     async def _until_done(self, act: Callable[[], Awaitable[None]]) -> None:
         while True:

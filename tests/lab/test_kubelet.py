@@ -78,6 +78,17 @@ async def test_a_silent_node_renews_no_lease_until_it_is_back(tmp_path: Path, au
     assert before != renewed == silent != back
 
 
+async def test_a_node_that_was_taken_for_lost_says_that_it_is_ready(tmp_path: Path, autojump_clock: MockClock) -> None:
+    async with running(tmp_path) as fleet:
+        lost = {"status": {"conditions": [{"type": "Ready", "status": "Unknown", "reason": "NodeStatusUnknown"}]}}
+        await fleet.kube.patch(NODES, "tray-0", lost, subresource="status")
+        await fleet.until(lambda: not fleet.is_ready("tray-0"))
+        await fleet.until(lambda: fleet.is_ready("tray-0"))
+        node = await fleet.kube.get(NODES, "tray-0")
+    assert node is not None
+    assert [one.status for one in node.status.conditions or () if one.type == "Ready"] == ["True"]
+
+
 async def test_a_node_that_was_deleted_registers_again_when_it_gets_power(tmp_path: Path) -> None:
     async with running(tmp_path) as fleet:
         await fleet.kube.delete(NODES, "tray-0")
