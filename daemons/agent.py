@@ -37,6 +37,7 @@ from .dialling import Dialler
 from .edge import leaves
 from .first_process import in_container
 from .logs import set_up_logs
+from .standstill import end_when_still
 
 TOKEN: Final = "LEVERS9_AGENT_TOKEN"
 CLUSTER_ID: Final = "LEVERS9_CLUSTER_ID"
@@ -205,8 +206,10 @@ async def _end_on_signal(line: Line, scope: trio.CancelScope) -> None:
 
 async def _in_cluster(config: AgentConfig) -> None:
     endpoint = await load_config()
-    async with open_kube(endpoint, Chance()) as kube:
+    async with trio.open_nursery() as nursery, open_kube(endpoint, Chance()) as kube:
+        nursery.start_soon(end_when_still)
         await run_agent(config, kube)
+        nursery.cancel_scope.cancel(reason="the agent has ended")
 
 
 def main(argv: Sequence[str] | None = None) -> int:
