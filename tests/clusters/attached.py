@@ -204,29 +204,21 @@ class Attached:
         finally:
             self.kube(lambda kube: kube.delete(PODS, f"tenant-{node}", "default", grace_s=0))
 
-    # Between tests
-
-    def calm(self) -> None:
-        """No faults, no workers, all cards free: as after joining."""
-        self.kube(self.lab.calm)
-        if not self.seen_by(self.plane.token):
-            self.join()
-        wait_until(lambda: self.cluster.status == "online", "its agent is back", WITHIN_S)
-
-        def empty() -> bool:
-            for name in self.worker_jobs():
-                self.kube(lambda kube, name=name: kube.delete(JOBS, name, self.name))  # type: ignore[misc]
-            for pod in self.pods():
-                self.remove_pod(pod.metadata.name, 0)
-            return self.cluster.workers == 0 and self.cards_free == 8
-
-        wait_until(empty, "no worker is left, and all cards are free", WITHIN_S)
+    # Afterwards
 
     def remove(self) -> None:
-        """The cluster's namespace goes, with all that is in it."""
-        with suppress(StopIteration, OSError):
+        """It leaves, and its namespace goes, with all that is in it."""
+        if self.name in self.seen_by(self.plane.token):
             self.leave()
         self.kube(lambda kube: kube.delete(NAMESPACES, self.name))
+
+        def empty() -> bool:
+            pods = self.kube(lambda kube: kube.list(PODS, self.name)).items
+            for pod in pods:
+                self.remove_pod(pod.metadata.name, 0)
+            return not pods
+
+        wait_until(empty, "no pod is left", WITHIN_S)
 
 
 class Calls:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import uuid
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -18,25 +19,26 @@ isolation = "trusted"
 
 
 @pytest.fixture(scope="module")
-def lasting(lab: RunningLab, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Attached]:
-    """A control plane that comes back to its ports, and a cluster that joined it."""
+def lasting(lab: RunningLab, tmp_path_factory: pytest.TempPathFactory) -> Iterator[ControlPlane]:
+    """A control plane that comes back to its ports."""
     stream, http = free_ports(2)
     ports = ("--stream-port", str(stream), "--http-port", str(http))
     folder = tmp_path_factory.mktemp("attached")
     with running(ControlPlane(folder / "plane", settings=SETTINGS, arguments=ports)) as plane:
         plane.wait_for_token()
-        attached = Attached(plane, lab, folder.name)
-        attached.join()
-        yield attached
-        attached.remove()
+        yield plane
 
 
 @pytest.fixture
-def attached(lasting: Attached) -> Iterator[Attached]:
-    """It is calm before and after each test. What it was like at the end is printed, for who reads a failure."""
-    yield lasting
-    print(lasting.seen_by(lasting.plane.token), lasting.worker_jobs(), lasting.log_of_agent()[-3000:], sep="\n")
-    lasting.calm()
+def attached(lasting: ControlPlane, lab: RunningLab) -> Iterator[Attached]:
+    """It joins for one test, since a pool whose workers end early is careful with the next ones."""
+    one = Attached(lasting, lab, f"attached-{uuid.uuid4().hex[:6]}")
+    one.kube(lab.calm)
+    one.join()
+    yield one
+    print(one.seen_by(lasting.token), one.worker_jobs(), one.log_of_agent()[-3000:], sep="\n")  # for a failure
+    one.kube(lab.calm)
+    one.remove()
 
 
 @pytest.fixture
