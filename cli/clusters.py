@@ -102,7 +102,12 @@ def join(
             return await hand_out(wish, plane, progress)
         return await _in_context(kubeconfig, context, "--manifest-only", partial(attach, wish, plane), progress)
 
-    cluster = trio.run(whole)
+    try:
+        cluster = trio.run(whole)
+    except KeyboardInterrupt:
+        progress.done()
+        progress.tell(calls.left_behind(name))
+        raise
     if wish.wait_s:
         progress.tell(f"The agent of {name} has dialled in after {progress.spent_s:.0f} s.")
         warn_of_nodes(cluster, progress)
@@ -119,9 +124,11 @@ class _Calls:
 
     def __init__(self, workspace: str) -> None:
         self._query: dict[str, object] = {"workspace": workspace}
+        self._asked = False
 
     async def register(self, wish: msgspec.Struct) -> Attached:
         """Attach it, or renew its token."""
+        self._asked = True
         body = {key: value for key, value in msgspec.structs.asdict(wish).items() if key != "wait_s"}
         return await self._in_thread(partial(ask, Attached, "POST", _AT, body, self._query))
 
@@ -132,6 +139,13 @@ class _Calls:
     async def clusters(self) -> Clusters:
         """All that we may see."""
         return await self._in_thread(partial(ask, Clusters, "GET", _AT, None, {"nodes": "no", **self._query}))
+
+    def left_behind(self, name: str) -> str:
+        """What there is of a cluster after Ctrl-C."""
+        if not self._asked:
+            return "Broken off: nothing was changed."
+        back = f"`levers9 cluster leave {name}` takes it back"
+        return f"Broken off: {name} is registered, what was applied stays. The same command goes on from there; {back}."
 
     async def _in_thread(self, call: Callable[[], T]) -> T:
         return await trio.to_thread.run_sync(call, abandon_on_cancel=True)
@@ -162,27 +176,18 @@ def list_(*, json: Json = False, format: Format = "table", workspace: Workspace 
         print_json(found)
         return
     headings = (
-        "CLUSTER",
-        "GPU",
-        "STATE",
-        "NODES",
-        "OUR CARDS",
-        "FREE CARDS",
-        "LAST SEEN",
-        "SERVES",
-        "WORKERS",
-        "AGENT",
-        "WHY",
-    )
+        "CLUSTER", "GPU", "STATE", "NODES", "CARDS", "OURS", "FREE", "LAST SEEN", "SERVES", "WORKERS", "AGENT", "WHY",
+    )  # fmt: skip
     print_table(headings, map(_row, found), "There are no clusters. `levers9 cluster join` attaches one.")
 
 
 def _row(one: Cluster) -> tuple[str, ...]:
-    nodes, ours, free = f"{one.nodes_ready}/{one.nodes_total}", str(one.cards_ours), str(one.cards_free)
+    nodes = f"{one.nodes_ready}/{one.nodes_total}"
+    cards = (str(one.cards), str(one.cards_ours), str(one.cards_free))
     pending = f" ({one.pending} pending)" if one.pending else ""
     why = " ".join((one.problem, *one.waits)).strip()
     return (
-        one.name, one.gpu_type, one.status, nodes, ours, free, ago(one.last_seen_s), _serves(one),
+        one.name, one.gpu_type, one.status, nodes, *cards, ago(one.last_seen_s), _serves(one),
         f"{one.workers}{pending}", _agent(one), why,
     )  # fmt: skip
 
@@ -296,6 +301,9 @@ def leave(
         return
     try:
         removed = trio.run(_in_context, kubeconfig, context, "--keep-agent", partial(_remove, cluster))
+    except KeyboardInterrupt:
+        print(f"Broken off: some of its objects may still be there. {_by_hand(cluster)}", file=sys.stderr)
+        raise
     except (ConfigError, KubeUnavailable, KubeRefused) as error:
         raise Refused("Its objects in the cluster are still there.", str(error), _by_hand(cluster)) from error
     if not removed:

@@ -6,11 +6,14 @@ import json
 import subprocess
 import sys
 import time
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
+import trio
 
 from levers9.cli.clusters import selector_text
+from levers9.errors import ConfigError
 
 from ..sdk.http_stub import HttpStub
 from .conftest import Line
@@ -69,9 +72,9 @@ def test_clusters_are_listed_with_whom_they_serve_and_how_old_their_agent_is(htt
     old = {**OWN, "last_seen_s": time.time() - 40, "agent_started_at_s": time.time() - 3 * 86400}
     http.answers[f"GET {CLUSTERS}?nodes=no"] = (200, {"clusters": [old, OTHERS, ADMINS]})
     shown = line("cluster", "list").out.splitlines()
-    heads = ("CLUSTER", "GPU", "STATE", "NODES", "OUR CARDS", "FREE CARDS", "LAST SEEN", "SERVES", "WORKERS", "AGENT")
+    heads = ("CLUSTER", "GPU", "STATE", "NODES", "CARDS", "OURS", "FREE", "LAST SEEN", "SERVES", "WORKERS", "AGENT")
     assert [word for word in heads if word not in shown[0]] == []
-    words = ("lab-1", "online", "1/2  ", "  2          2  ", "40 s", "this workspace", "2 (1 pending)", "0.1.0, up 3 d")
+    words = ("lab-1", "online", "1/2  ", "  8      2     2  ", "40 s", "this workspace", "2 (1 pending)", "0.1.0, up 3 d")
     assert [word for word in words if word not in shown[1]] == []
     assert "everyone" in shown[2]
     assert "team-b only" in shown[3]
@@ -135,6 +138,30 @@ def test_the_manifest_is_printed_for_its_owner_only(http: HttpStub, line: Line) 
 def test_the_admin_says_whose_cluster_is_meant(http: HttpStub, line: Line) -> None:
     http.answers[f"GET {CLUSTERS}?nodes=no&workspace=team-b"] = (200, {"clusters": [ADMINS]})
     assert "far" in line("cluster", "list", "--workspace", "team-b").out
+
+
+@pytest.mark.parametrize(
+    ("flags", "code", "told"),
+    [
+        (("--manifest-only", "--no-wait"), 130, "lab-1 is registered, what was applied stays"),
+        (("--kubeconfig", "/nowhere"), 130, "nothing was changed"),
+    ],
+)
+def test_what_there_is_after_ctrl_c_is_told(
+    http: HttpStub, line: Line, monkeypatch: pytest.MonkeyPatch, flags: tuple[str, ...], code: int, told: str
+) -> None:
+    run = trio.run
+
+    def broken_off(*arguments: object) -> None:
+        with suppress(ConfigError):
+            run(*arguments)  # type: ignore[arg-type]
+        raise KeyboardInterrupt
+
+    attached(http)
+    monkeypatch.setattr(trio, "run", broken_off)
+    done = line(*JOIN, *flags)
+    assert done.code == code
+    assert f"Broken off: {told}" in done.err
 
 
 # Joining without a context
