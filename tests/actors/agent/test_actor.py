@@ -68,6 +68,15 @@ class World:
             yield
             nursery.cancel_scope.cancel()
 
+    @contextlib.asynccontextmanager
+    async def ordered(self, worker_id: str) -> AsyncIterator[None]:
+        """A living agent that has been asked for a worker, whose pod is there."""
+        async with self.living():
+            await self.seen()
+            self.order(worker_id)
+            await self.until(lambda: self.phase(worker_id) is JobPhase.PENDING)
+            yield
+
     def settle(self, agent: AgentActor, spec: ClusterSpec = SPEC) -> None:
         settings = AgentSettings(cluster_id="c1", leader_epoch=1, spec=spec, stream_url="wss://plane")
         agent.hear(events.LetterCame(settings))
@@ -151,10 +160,7 @@ async def test_a_large_report_is_finished_over_a_slow_link_before_a_newer_one_be
 
 async def test_an_order_becomes_a_worker_and_its_end_is_told(autojump_clock: MockClock) -> None:
     world = World()
-    async with world.living():
-        await world.seen()
-        world.order("w1")
-        await world.until(lambda: world.phase("w1") is JobPhase.PENDING)
+    async with world.ordered("w1"):
         (pod,) = world.cluster.pods_of_job("w1", "levers9")
         assert pod.spec.node_name == "n1"
         assert world.free("n1") == 4
@@ -176,10 +182,7 @@ async def test_an_order_becomes_a_worker_and_its_end_is_told(autojump_clock: Moc
 
 async def test_a_worker_that_is_not_wanted_goes_with_its_job(autojump_clock: MockClock) -> None:
     world = World()
-    async with world.living():
-        await world.seen()
-        world.order("w1")
-        await world.until(lambda: world.phase("w1") is JobPhase.PENDING)
+    async with world.ordered("w1"):
         world.agent.hear(removal("w1"))
         await world.until(lambda: world.phase("w1") is JobPhase.ENDED)
         assert world.cluster.all_of(JOBS, "levers9") == ()
@@ -187,10 +190,7 @@ async def test_a_worker_that_is_not_wanted_goes_with_its_job(autojump_clock: Moc
 
 async def test_a_job_whose_pod_has_not_started_is_removed_after_twenty_minutes(autojump_clock: MockClock) -> None:
     world = World()
-    async with world.living():
-        await world.seen()
-        world.order("w1")
-        await world.until(lambda: world.phase("w1") is JobPhase.PENDING)
+    async with world.ordered("w1"):
         (pod,) = world.cluster.pods_of_job("w1", "levers9")
         world.cluster.fail_pull(f"levers9/{pod.metadata.name}")
         await trio.sleep(1190)
@@ -205,10 +205,8 @@ async def test_a_job_whose_pod_has_not_started_is_removed_after_twenty_minutes(a
 
 async def test_a_later_life_of_the_agent_knows_the_workers_of_an_earlier_one(autojump_clock: MockClock) -> None:
     world = World()
-    async with world.living():
-        await world.seen()
-        world.order("w1")
-        await world.until(lambda: world.phase("w1") is JobPhase.PENDING)
+    async with world.ordered("w1"):
+        assert world.reports[-1].epoch == 1
     world.heard.clear()
     world.agent = world.new_agent(epoch=2)
     async with world.living():
@@ -235,10 +233,7 @@ async def test_while_the_api_server_is_away_the_view_grows_old_and_nothing_is_th
     autojump_clock: MockClock,
 ) -> None:
     world = World()
-    async with world.living():
-        await world.seen()
-        world.order("w1")
-        await world.until(lambda: world.phase("w1") is JobPhase.PENDING)
+    async with world.ordered("w1"):
         world.cluster.go_away()
         await trio.sleep(30)
         report = world.reports[-1]
