@@ -12,6 +12,8 @@ from typing import Annotated, Final, TypeVar
 import cyclopts
 import msgspec
 
+from ..model.hearsay import plain
+
 T = TypeVar("T", bound=msgspec.Struct)
 
 Json = Annotated[bool, cyclopts.Parameter(name="--json", negative="", help="Print JSON.")]
@@ -94,8 +96,9 @@ def fitted(widths: Sequence[int], whole: Sequence[bool], room: int) -> list[int]
 
 
 def cut(text: str, width: int) -> str:
-    """A text of one line, with a sign where it was cut."""
-    line = text.partition("\n")[0]
+    """A text of one line that drives no terminal, with a sign where it was cut."""
+    text = text if "\n" in text else plain(text)
+    line = plain(text.partition("\n")[0])
     return line if len(line) <= width and line == text else line[: max(0, width - 1)] + "…"
 
 

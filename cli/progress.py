@@ -8,6 +8,8 @@ import time
 from collections.abc import Callable
 from typing import Final, TextIO
 
+from ..model.hearsay import plain
+
 _COLUMNS: Final = 80  # where a terminal does not say
 _CLEAR: Final = "\r\x1b[K"
 
@@ -30,10 +32,11 @@ class Progress:
     def tell(self, sentence: str) -> None:
         """Something that stays."""
         self._clear()
-        self._write(f"{sentence}\n")
+        self._write(f"{_lines(sentence)}\n")
 
     def show(self, state: str) -> None:
         """Where it stands; the same again only moves a terminal's seconds. What is too long for it is told in full."""
+        state = plain(state)
         if self._live:
             room = _columns(self._stream) - 1
             seconds = f" ({self.spent_s:.0f} s)"
@@ -56,6 +59,11 @@ class Progress:
     def _write(self, text: str) -> None:
         self._stream.write(text)
         self._stream.flush()
+
+
+def _lines(text: str) -> str:
+    """Its lines stay, and what else drives a terminal goes: others may have written it."""
+    return "\n".join(map(plain, text.split("\n")))
 
 
 def _columns(stream: TextIO) -> int:
