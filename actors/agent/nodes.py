@@ -92,7 +92,8 @@ def _away(node: Node) -> str:
     ready = next((condition for condition in node.status.conditions or () if condition.type == "Ready"), None)
     if ready is None:
         return "its kubelet has not reported yet"
-    return "" if ready.status == "True" else f"it is not ready: {ready.message or ready.reason or 'no reason is given'}"
+    why = (ready.message or ready.reason).rstrip(".") or "no reason is given"
+    return "" if ready.status == "True" else f"it is not ready: {why}"
 
 
 def report_of(facts: NodeFacts, taken: Total, *, gpu_type: str, selected: bool) -> NodeReport:

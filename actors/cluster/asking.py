@@ -9,6 +9,7 @@ import msgspec
 
 from ...errors import FORBIDDEN, INVALID, NOT_FOUND, Refused
 from ...model.clusters import ClusterSpec, Origin, check_name
+from ...model.sentences import plural
 from ...model.states import TokenKind
 from ...model.tokens import hash_of, hint_of
 from ...store import operations as ops
@@ -144,7 +145,7 @@ class Asking:
         have = sum(not one.leaving for one in self._book.of_workspace(asker.workspace))
         if most and have >= most:
             raise Refused(
-                f"This workspace has {have} clusters already, and may have {most}.",
+                f"This workspace has {have} {plural('cluster', have)} already, and may have {most}.",
                 "The platform sets that limit: clusters_per_workspace in [attached_clusters].",
                 "Detach one with `levers9 cluster leave NAME`, or ask the platform's admin to raise the limit.",
                 CONFLICT,

@@ -58,3 +58,4 @@ def test_an_odd_input_is_told_as_it_is(path: Path) -> None:
         "why": case.expect.why if case.expect.why in report.why and case.expect.why else report.why,
     }
     assert msgspec.convert(told, Expected) == case.expect, case.says
+    assert ".." not in report.why
