@@ -8,7 +8,7 @@ from typing import Final
 import msgspec
 
 from ...errors import FORBIDDEN, INVALID, NOT_FOUND, Refused
-from ...model.clusters import ClusterSpec, Origin, check_name
+from ...model.clusters import ClusterSpec, Origin
 from ...model.sentences import plural
 from ...model.states import TokenKind
 from ...model.tokens import hash_of, hint_of
@@ -33,11 +33,11 @@ from .reports import Parts
 from .rivals import Rivals
 from .settings import ClusterSettings
 from .showing import Asker, Showing, Shown, named
+from .specs import check
 
 CONFLICT: Final = "conflict"
 LEAVE_WITHIN_S: Final = 2.0  # for its agent to delete the Jobs of its workers, before its token ends
 _PEOPLE: Final = (TokenKind.CLUSTER_ADMIN, TokenKind.WORKSPACE_PRIMARY, TokenKind.WORKSPACE)
-_LONGEST: Final = 500  # characters of a word that a person says of a cluster
 Request = JoinCluster | ReadClusters | ShareCluster | LeaveCluster
 
 
@@ -130,7 +130,7 @@ class Asking:
     def _join(self, letter: Letter, asker: Asker, spec: ClusterSpec, now_s: float) -> Message | None:
         if not asker.workspace:
             raise Refused("Which workspace attaches it?", fix="Use a token of that workspace.", code=INVALID)
-        _check(spec)
+        check(spec)
         known = next((one for one in self._book.of_workspace(asker.workspace) if one.row.spec.name == spec.name), None)
         if known is not None and known.leaving:
             self._waiting.setdefault(known.pool, []).append(letter)  # its pool has that name too
@@ -168,6 +168,7 @@ class Asking:
                 CONFLICT,
             )
         cluster.report, cluster.sequence, cluster.open, cluster.told = None, -1, False, None
+        cluster.refused = ""
         cluster.parts, cluster.rivals = Parts(), Rivals()
         cluster.jobs.doubt()
         self.plan.operations += [
@@ -292,15 +293,3 @@ def _refuse_configured(cluster: Cluster) -> None:
     if cluster.origin is not Origin.ATTACHED:
         what = f"Pool {cluster.pool!r} is in the configuration file: nobody attached it."
         raise Refused(what, fix="Change it there, under [[pools]].", code=CONFLICT)
-
-
-def _check(spec: ClusterSpec) -> None:
-    """Raises `Refused` for what no cluster can be."""
-    check_name(spec.name)
-    if not spec.gpu_type:
-        raise Refused("Which cards does it have?", fix="Give their type, such as --gpu GB200.", code=INVALID)
-    if not spec.namespace:
-        raise Refused("A namespace without a name.", fix="Leave it out: it is `levers9` then.", code=INVALID)
-    for word in (spec.gpu_type, spec.namespace, spec.selector, spec.worker_image, spec.pull_secret):
-        if len(word) > _LONGEST:
-            raise Refused(f"{word[:40]!r}… is too long.", fix=f"Write at most {_LONGEST} characters.", code=INVALID)

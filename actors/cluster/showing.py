@@ -15,7 +15,7 @@ from ...model.states import TokenKind
 from ...wire.cluster import ClusterStanding, JobPhase, NodeReport, NodeShown
 from ...wire.letter import Letter
 from .book import Cluster, ClusterBook
-from .jobs import Job
+from .jobs import DELETES_MAX, Job
 from .paging import page
 from .rivals import RIVALS
 from .settings import ClusterSettings
@@ -183,12 +183,16 @@ def _spec(cluster: Cluster) -> ClusterSpec:
 def problem_of(cluster: Cluster, *, knows: bool) -> str:
     """Why its agent cannot see its cluster as it should, or why nothing is offered there."""
     report = cluster.report
+    if cluster.refused:
+        return f"what its agent says is refused: {cluster.refused}" if knows else _PROBLEM
     if report is None:
         return ""
     if cluster.rivals.are_there(cluster.heard_at_s):
         return RIVALS if knows else _PROBLEM
     if report.problem:
         return report.problem if knows else _PROBLEM
+    if cluster.jobs.strange > DELETES_MAX and knows:
+        return f"{cluster.jobs.strange} Jobs of workers that nobody wants: they are deleted, {DELETES_MAX} at a time"
     if not report.matched and not report.nodes:
         return "its selector names no node"
     if not any(node.allocatable.gpu_count for node in report.nodes):

@@ -8,7 +8,7 @@ import msgspec
 import pytest
 from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
-from levers9_test_cluster import ADMIN, BEN, ROOM, a_job, a_node
+from levers9_test_cluster import ADMIN, ANN, BEN, ROOM, a_job, a_node
 from levers9_test_deciding import Truth
 from levers9_test_drawing import drawn
 from levers9_test_lying import Plane, Steps, misfits
@@ -102,17 +102,18 @@ def tell(plane: Plane, lies: list[tuple[bool, msgspec.Struct, msgspec.Struct, fl
     yield from plane.say(plane.of_agent(plane.ids[1], plane.report(plane.ids[1], 60)))
     for who in (BEN, ADMIN):
         yield from plane.say(plane.asks(who, said.ReadClusters()))
+    yield from plane.say(plane.asks(ANN, said.ReadClusters(name="lab")))
 
 
 def sound(plane: Plane) -> None:
-    """The list of Ben, and that of an admin, who sees both."""
-    mine, all_of_them = plane.told[-2:]
-    for told in (mine, all_of_them):
+    """The list of Ben, that of an admin, who sees both, and Ann's own cluster."""
+    mine, all_of_them, hers = plane.told[-3:]
+    for told in (mine, all_of_them, hers):
         assert isinstance(told, said.ClustersStand)
         assert msgspec.json.decode(msgspec.json.encode(told), type=said.ClustersStand) == told
     assert [one.state for one in mine.clusters] == [ClusterState.ONLINE]
     assert len(all_of_them.clusters) == 2
-    for one in all_of_them.clusters:
+    for one in (*all_of_them.clusters, *hers.clusters):
         assert all(text.isprintable() and len(text) < 700 for text in (one.problem, one.agent_version, *one.waits))
         assert all(node.why.isprintable() and node.free.gpu_count >= 0 for node in one.nodes)
 
