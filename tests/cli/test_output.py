@@ -11,6 +11,7 @@ import pytest
 
 from levers9.cli.inspect import Tree, lines_of
 from levers9.cli.output import cut, fitted, print_table, short_names, wrapped
+from levers9.cli.progress import Progress
 from levers9.wire.control import ChildStanding
 
 
@@ -52,6 +53,19 @@ def test_a_cut_text_has_a_sign_and_one_line() -> None:
     assert cut("abcdef", 4) == "abc…"
     assert cut("abc\nrest", 8) == "abc…"
     assert cut("abc", 3) == "abc"
+
+
+def test_what_others_wrote_drives_nobodys_terminal(open_terminal: Callable[[], Terminal]) -> None:
+    assert cut("\x1b[2JH100\x07", 20) == "�[2JH100�"
+    assert cut("\x9b2Jx\nrest", 20) == "�2Jx…"
+    terminal = open_terminal()
+    print_table(("NAME", "GPU"), [("lab", "\x1b]0;x\x07H100")], "none")
+    assert "\x1b]" not in terminal.getvalue()
+    progress = Progress(stream := Terminal())
+    progress.tell("first\n\x1b[2Jsecond")
+    progress.show("\x1b]0;x\x07waits")
+    assert "first\n�[2Jsecond\n" in stream.getvalue()
+    assert "\x1b]" not in stream.getvalue()
 
 
 def test_an_empty_table_is_a_sentence(open_terminal: Callable[[], Terminal]) -> None:

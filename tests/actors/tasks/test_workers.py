@@ -1,11 +1,15 @@
 """What workers may say about attempts, and what each end means."""
 
+import math
+
 import msgspec
 import pytest
 from levers9_test_tasks import Stage, delivered, told
 
 from levers9.actors.tasks.ledger import Call
 from levers9.actors.tasks.outcomes import Verdict, judge_end, loss_failure, lost_with
+from levers9.model.figures import CREDIT_WINDOW_MAX
+from levers9.model.hearsay import INT4_MAX
 from levers9.model.states import End, TaskEvent, TaskState
 from levers9.store import operations as ops
 from levers9.store.operations import rows_of
@@ -38,6 +42,14 @@ def test_a_result_is_committed_then_told_to_caller_and_worker() -> None:
     assert sent.to("worker/one", work.ResultsCommitted) == [
         work.ResultsCommitted(container_id=container_id, attempts=(work.AttemptKey("a", 1),))
     ]
+
+
+def test_numbers_that_no_row_holds_are_the_nearest_that_one_does() -> None:
+    stage, container_id = running()
+    stage.hear(stage.finished(container_id, "a", last_log_line=2**63, duration_s=math.nan, window=2**63))
+    assert stage.truth.task("a").last_log_line == INT4_MAX
+    assert stage.policy.ledger.containers[container_id].window == CREDIT_WINDOW_MAX
+    assert stage.policy.ledger.stubs[stage.stub].mean_s == 0.0
 
 
 def test_that_a_result_is_committed_goes_with_the_next_calls_for_its_worker() -> None:
