@@ -55,7 +55,6 @@ async def test_nobody_else_s_work_goes_to_a_private_cluster_before_it_is_shared(
         share = said.ShareCluster(name=plane.paths_of_pools()[0], shared=True)
         stand = await plane.ask(share, said.ClustersStand, "", TokenKind.CLUSTER_ADMIN)
         assert stand.clusters[0].shared
-        await trio.sleep(3.0)
         await plane.submit(2, "other")
         finished = await plane.heard(TasksFinished)
     assert [result.state for result in finished.results] == [TaskState.COMPLETE]
@@ -117,3 +116,20 @@ async def test_a_leader_that_begins_finds_clusters_workers_and_what_runs_there(a
     assert list(successor.jobs) == [agent.created[0].worker_id]
     (pool,) = pools.pools
     assert (pool.attached, pool.workers, [node.state for node in pool.nodes]) == (True, 1, [NodeState.READY])
+
+
+async def test_an_agent_that_says_what_no_row_holds_ends_no_reign_and_others_go_on(autojump_clock: MockClock) -> None:
+    plane = Plane()
+    huge = Capacity(cpu_milli=2**31, memory_mib=2**31, gpu_count=2**31)
+    async with plane.reigning() as nursery:
+        await plane.joined(nursery, a_node("n\0"), a_node("n1", allocatable=huge, free=huge), workspace="other")
+        agent = await plane.joined(nursery, a_node("n1"))
+        await trio.sleep(60.0)
+        await plane.submit()
+        finished = await plane.heard(TasksFinished)
+        (reign,) = [child for child in plane.brain.standing().children if child.path == "brain/leader/reign"]
+        stands = await plane.ask(said.ReadClusters(), said.ClustersStand, "other")
+    assert reign.restarts == 0
+    assert [result.state for result in finished.results] == [TaskState.COMPLETE]
+    assert len(agent.created) == 1
+    assert "is no node's name" in stands.clusters[0].problem
