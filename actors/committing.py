@@ -81,10 +81,12 @@ async def decide_commit_send(
     around: Surroundings,
     address: str,
     perform: Callable[[P], None] = _nothing,
+    agree: Callable[[P], None] = _nothing,
 ) -> None:
     """Run until cancelled, or until a commit fails (`StoreUnavailable`, `OutcomeUnknown`, `EpochSuperseded`).
 
-    `perform` does what else a plan asks for, after its commit.
+    `perform` does what else a plan asks for, after its commit. `agree` is called between its commit and its messages:
+    who is answered finds that it is so.
     """
     next_tick_s = trio.current_time()
     plan: P | None = None
@@ -104,11 +106,13 @@ async def decide_commit_send(
             next_tick_s = trio.current_time() + TICK_S
         plan = policy.plan(around.clock())
         if plan is not None:
-            await _commit_and_send(policy, plan, around, address)
+            await _commit_and_send(policy, plan, around, address, agree)
             perform(plan)
 
 
-async def _commit_and_send(policy: Policy[P], plan: P, around: Surroundings, address: str) -> None:
+async def _commit_and_send(
+    policy: Policy[P], plan: P, around: Surroundings, address: str, agree: Callable[[P], None]
+) -> None:
     answers: tuple[Answer, ...] = ()
     if plan.operations:
         began_s = trio.current_time()
@@ -118,6 +122,7 @@ async def _commit_and_send(policy: Policy[P], plan: P, around: Surroundings, add
             around.counts.commits += 1
             around.counts.commit_s += trio.current_time() - began_s
     sends = policy.settle(plan, answers)
+    agree(plan)
     await around.post.send_many(
         Letter(send.message, source=address, target=send.target, correlation=send.correlation) for send in sends
     )

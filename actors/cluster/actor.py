@@ -58,15 +58,18 @@ class ClustersActor:
 
         def perform(plan: ClusterPlan) -> None:
             for change in plan.changes:
-                if not isinstance(change, FinishPool):
-                    self._terms(change.pool)
                 if isinstance(change, BeginPool | FinishPool):
                     changes.add(change)
 
         async with trio.open_nursery() as nursery:
             nursery.start_soon(changes.carry_out, self._carry_out)
             task_status.started()
-            await decide_commit_send(policy, mailbox, self._around, ADDRESS, perform)
+            await decide_commit_send(policy, mailbox, self._around, ADDRESS, perform, self._agree)
+
+    def _agree(self, plan: ClusterPlan) -> None:
+        for change in plan.changes:
+            if not isinstance(change, FinishPool):
+                self._terms(change.pool)
 
     async def _carry_out(self, change: BeginPool | FinishPool) -> None:
         if isinstance(change, BeginPool):

@@ -26,6 +26,7 @@ from ...wire.cluster import (
 )
 from ...wire.letter import Letter
 from ...wire.message import Failure, Message
+from ...wire.operating import TermsChanged
 from .book import Cluster, ClusterBook
 from .decisions import BeginPool, ClusterPlan, ClusterPool, TermsOfPool
 from .paging import page
@@ -168,7 +169,7 @@ class Asking:
                 CONFLICT,
             )
         cluster.report, cluster.sequence, cluster.open, cluster.told = None, -1, False, None
-        cluster.refused = ""
+        cluster.refused, cluster.held = "", None
         cluster.parts, cluster.rivals = Parts(), Rivals()
         cluster.jobs.doubt()
         self.plan.operations += [
@@ -222,6 +223,7 @@ class Asking:
         if cluster.row.shared != shared:
             self.plan.operations.append(cluster.change(shared=shared))
             self.plan.changes.append(TermsOfPool(pool_of(self._book, cluster)))
+            self.plan.send("tasks", TermsChanged())  # before the answer: what is asked after it is judged by them
         return self._stood((self._showing.standing(shown, asker, now_s),), 1)
 
     # Detaching

@@ -45,10 +45,18 @@ class TasksActor:
         self._terms = {} if terms is None else terms
         self._queueing = queueing
         self._bell = trio.Event()
+        self._pools: ops.Answer = ()
+        self._kept: ops.Answer = None
 
     async def run(self, mailbox: Mailbox, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
         """Load what has not ended, then take letters until cancelled or until a commit fails."""
-        policy = TasksPolicy(self._new_id, self._around.counts, self._ring)
+
+        def changed() -> None:
+            """Whom pools serve is known here at once; what else has changed is read."""
+            self._offer(policy)
+            self._bell.set()
+
+        policy = TasksPolicy(self._new_id, self._around.counts, changed)
         await self._load(policy)
         async with trio.open_nursery() as nursery:
             nursery.start_soon(self._keep_offers, policy)
@@ -58,10 +66,10 @@ class TasksActor:
 
     async def _load(self, policy: TasksPolicy) -> None:
         store = self._around.store
-        stubs, containers, pools, kept = await store.apply(
+        stubs, containers, self._pools, self._kept = await store.apply(
             ops.ReadStubs(), ops.LoadContainers(), ops.ListPools(), ops.ReadQueueing()
         )
-        policy.offer(offers_of(pools, self._terms), self._merged(kept))
+        self._offer(policy)
         now_s = self._around.clock()
         policy.load(rows_of(stubs, ops.StubRow), rows_of(containers, ops.ContainerRow), (), now_s)
         after = (0.0, "")
@@ -79,15 +87,15 @@ class TasksActor:
             (rows,) = await self._around.store.apply(ops.ReadContainers(container_ids=container_ids))
             policy.load((), rows_of(rows, ops.ContainerRow), (), now_s)
 
-    def _ring(self) -> None:
-        self._bell.set()
+    def _offer(self, policy: TasksPolicy) -> None:
+        policy.offer(offers_of(self._pools, self._terms), self._merged(self._kept))
 
     async def _keep_offers(self, policy: TasksPolicy) -> None:
         """Read them when they have changed, as far as somebody says so, and every now and then."""
         while True:
             self._bell = trio.Event()
-            pools, kept = await self._around.store.apply(ops.ListPools(), ops.ReadQueueing())
-            policy.offer(offers_of(pools, self._terms), self._merged(kept))
+            self._pools, self._kept = await self._around.store.apply(ops.ListPools(), ops.ReadQueueing())
+            self._offer(policy)
             with trio.move_on_after(OFFERS_EVERY_S):
                 await self._bell.wait()
 

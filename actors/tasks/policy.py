@@ -81,7 +81,7 @@ class TasksPolicy:
         try:
             if side == "worker":
                 self._workers.handle(letter, now_s)
-            elif side in ("pool", "scheduler") and isinstance(letter.message, TermsChanged):
+            elif side in ("pool", "scheduler", "clusters") and isinstance(letter.message, TermsChanged):
                 self._terms_changed()
             elif side == "scheduler":
                 self._containers.handle(letter, now_s)
