@@ -28,7 +28,7 @@ SERVICE_RANGE: Final = "10.99.0.0/16"
 ADMIN: Final = "admin"
 CONTROLLERS: Final = (
     "job,deployment,replicaset,garbagecollector,namespace,serviceaccount,serviceaccount-token,ttl-after-finished,"
-    "podgc,nodelifecycle,taint-eviction-controller,root-ca-certificate-publisher-controller"
+    "podgc,resourcequota,nodelifecycle,taint-eviction-controller,root-ca-certificate-publisher-controller"
 )
 _TAIL_LINES: Final = 15
 _ASKED_EVERY_S: Final = 0.05
