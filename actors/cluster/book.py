@@ -10,6 +10,7 @@ from ...model.clusters import ClusterState, Origin, pool_of
 from ...store import operations as ops
 from ...wire.cluster import ClusterReported, NodeReport
 from .jobs import Jobs
+from .pace import Pace
 from .reports import Parts
 from .rivals import Rivals
 from .settings import ClusterSettings, Configured
@@ -34,6 +35,8 @@ class Cluster(msgspec.Struct, kw_only=True):
     sequence: int = -1
     open: bool = False
     refused: str = ""  # why what its agent said last counts for nothing
+    pace: Pace = msgspec.field(default_factory=Pace)
+    held: ClusterReported | None = None  # the newest, where it is not its turn yet
     leaves_at_s: float | None = None  # it is detached then, at the latest
     told: tuple[tuple[NodeReport, ...], str, str, ClusterState] | None = None  # what its pool knows is made of this
     told_waits: str = ""

@@ -140,16 +140,25 @@ class ClustersPolicy:
         """Parts that are well may make a report that is not."""
         if fault:
             self._refuse(cluster, fault)
-        else:
-            cluster.refused = ""
-            self._hear(cluster, report, now_s)
+        elif cluster.held is None or _age(cluster.held) < _age(report):
+            cluster.held = report
+            self._hear_held(cluster, now_s)
 
     def _refuse(self, cluster: Cluster, fault: str) -> None:
         """It is as if it had not been said; shown until a report comes that counts."""
         cluster.refused = fault
         self._changed[cluster.cluster_id] = cluster
 
+    def _hear_held(self, cluster: Cluster, now_s: float) -> None:
+        """Once its turn has come, unless its agent was superseded meanwhile."""
+        report = cluster.held
+        if report is not None and report.epoch < cluster.row.agent_epoch:
+            cluster.held = None
+        elif report is not None and cluster.pace.takes(report, now_s):
+            self._hear(cluster, report, now_s)
+
     def _hear(self, cluster: Cluster, report: ClusterReported, now_s: float) -> None:
+        cluster.refused, cluster.held = "", None
         if report.epoch > cluster.row.agent_epoch or now_s - cluster.row.seen_at_s >= SEEN_KEPT_S:
             self._keep(cluster, report.epoch, now_s)
         cluster.report, cluster.sequence = sighted(report, cluster.report), report.sequence
@@ -265,6 +274,8 @@ class ClustersPolicy:
     def tick(self, now_s: float) -> None:
         """Reports that grow stale, and clusters whose time to leave has come."""
         for cluster in self.book.all():
+            if cluster.held is not None and not cluster.row.leaving:
+                self._hear_held(cluster, now_s)
             if cluster.leaves_at_s is not None and (now_s >= cluster.leaves_at_s or _has_no_job(cluster)):
                 self._asking.detach(cluster, now_s)
             elif cluster.state(now_s) is not cluster.told_state:
@@ -309,6 +320,10 @@ class ClustersPolicy:
             elif isinstance(operation, ops.ListWorkspaces):
                 self._know_workspaces(rows_of(answer, ops.WorkspaceRow))
         return plan.sends
+
+
+def _age(report: ClusterReported) -> tuple[int, int]:
+    return report.epoch, report.sequence
 
 
 def _has_no_job(cluster: Cluster) -> bool:
