@@ -127,5 +127,5 @@ def short_names(names: Sequence[str]) -> list[str]:
 
 
 def wrapped(text: str, width: int) -> str:
-    """A sentence in lines of whole words."""
-    return textwrap.fill(text, max(40, width), break_long_words=False, break_on_hyphens=False)
+    """A sentence in lines of whole words, which drives no terminal."""
+    return textwrap.fill(plain(text), max(40, width), break_long_words=False, break_on_hyphens=False)

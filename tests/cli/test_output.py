@@ -58,6 +58,7 @@ def test_a_cut_text_has_a_sign_and_one_line() -> None:
 def test_what_others_wrote_drives_nobodys_terminal(open_terminal: Callable[[], Terminal]) -> None:
     assert cut("\x1b[2JH100\x07", 20) == "�[2JH100�"
     assert cut("\x9b2Jx\nrest", 20) == "�2Jx…"
+    assert wrapped("no cluster '\x1b[2J'", 80) == "no cluster '�[2J'"
     terminal = open_terminal()
     print_table(("NAME", "GPU"), [("lab", "\x1b]0;x\x07H100")], "none")
     assert "\x1b]" not in terminal.getvalue()
