@@ -10,6 +10,7 @@ import cyclopts
 import msgspec
 
 from ..errors import INVALID, Refused
+from ..model.hearsay import plain
 from ..model.holds import Why
 from .output import Json, ago, duration, print_json, print_table, short_names
 from .plane import ask, plane
@@ -131,7 +132,7 @@ def _tell(found: Why, *, json: bool) -> None:
     if json:
         print_json(found)
     else:
-        print(f"{found.task_id} is {found.state}.", *(f"- {reason}" for reason in found.reasons), sep="\n")
+        print(f"{found.task_id} is {found.state}.", *(f"- {plain(reason)}" for reason in found.reasons), sep="\n")
     sys.stdout.flush()
 
 
