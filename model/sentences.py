@@ -32,7 +32,9 @@ def _room(reason: Reason, now_s: float) -> str:
 
 
 def _fitting(reason: Reason) -> str:
-    return f"Only {reason.fits} of {reason.wanted} have" if reason.fits else f"None of {reason.wanted} has"
+    if not reason.fits:
+        return f"None of {reason.wanted} has"
+    return f"Only {reason.fits} of {reason.wanted} {'has' if reason.fits == 1 else 'have'}"
 
 
 def _starting(reason: Reason) -> str:
@@ -58,7 +60,8 @@ def _concurrency(reason: Reason) -> str:
 def _topology(reason: Reason, now_s: float) -> str:
     if reason.detail:
         return _ended(reason.detail)
-    fit = f"only {reason.fits} of {reason.wanted} fit" if reason.fits else f"none of {reason.wanted} fits"
+    some = f"only {reason.fits} of {reason.wanted} {'fits' if reason.fits == 1 else 'fit'}"
+    fit = some if reason.fits else f"none of {reason.wanted} fits"
     more = f"; {_needed(reason)} there" if reason.lacks else ""
     named = f"Topology {reason.topology}: " if reason.topology else ""
     words = f"{named}{fit} in one {reason.level or 'domain'}{_shut(reason.excluded, now_s)}{more}."

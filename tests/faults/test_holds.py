@@ -398,7 +398,7 @@ def test_a_pool_whose_workers_end_early_is_told_with_where_to_look(bench: Bench)
 
 
 def test_room_that_is_kept_for_a_gang_that_waits_longer_is_told(bench: Bench, long_waiting: str) -> None:
-    bench.waits_because(long_waiting, HoldKind.ROOM, r"None of 2 has room: 4 more A100 needed")
+    bench.waits_because(long_waiting, HoldKind.ROOM, r"Only 1 of 2 has room: 2 more A100 needed")
     tries = count()
     wait_until(lambda: _is_held_back(bench, next(tries)), "room is kept for the gang", 90.0)
 

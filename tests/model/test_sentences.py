@@ -26,6 +26,7 @@ CORDONED = Excluded("sched-worker2", "cordoned")
         ),
         (Reason(kind=HoldKind.ROOM), "No worker has room for it."),
         (Reason(kind=HoldKind.ROOM, fits=3, wanted=8), "Only 3 of 8 have room."),
+        (Reason(kind=HoldKind.ROOM, fits=1, wanted=2), "Only 1 of 2 has room."),
         (
             Reason(kind=HoldKind.ROOM, wanted=8, lacks=(Lack("gpu", 1000),)),
             "None of 8 has room: 1 more card needed.",
