@@ -43,8 +43,9 @@ class Pod(msgspec.Struct):
 
 
 class ClusterMachine(RuleBasedStateMachine):
-    @initialize(every=st.booleans())
-    def begin(self, every: bool) -> None:
+    @initialize(every=st.booleans(), standing=st.lists(st.sampled_from(NODES), unique=True))
+    def begin(self, every: bool, standing: list[str]) -> None:
+        """Some workers run already, so that what happens to those is tried often."""
         self.every = every  # the selector names all nodes
         self.stage = Stage()
         self.cluster_id = self.stage.joins().cluster.cluster_id
@@ -64,6 +65,15 @@ class ClusterMachine(RuleBasedStateMachine):
         self.agent_epoch, self.leader_heard, self.sequence = 1, 0, 0
         self.count = 0
         self.heard(self.stage.agent(self.cluster_id, said.AgentReady(cluster_id=self.cluster_id, epoch=1)))
+        if standing:
+            self.a_report_arrives_at_once()
+        for node in standing:
+            self.the_pool_orders(node)
+        self.words_reach_the_agent(len(self.down), twice=False)
+        for pod in self.pods.values():
+            pod.phase = JP.RUNNING
+        if standing:
+            self.a_report_arrives_at_once()
 
     # The control plane's words
 
@@ -118,9 +128,11 @@ class ClusterMachine(RuleBasedStateMachine):
     @rule(data=st.data())
     def the_pool_gives_one_up(self, data: st.DataObject) -> None:
         if self.orders:
-            worker_id = data.draw(st.sampled_from(sorted(self.orders)))
-            self.unwanted[worker_id] = self.given_up[worker_id] = None
-            self.heard(self.stage.pool(said.EndWorkerJob(pool=LAB, worker_id=worker_id, why="too late")))
+            self.give_up(data.draw(st.sampled_from(sorted(self.orders))))
+
+    def give_up(self, worker_id: str) -> None:
+        self.unwanted[worker_id] = self.given_up[worker_id] = None
+        self.heard(self.stage.pool(said.EndWorkerJob(pool=LAB, worker_id=worker_id, why="too late")))
 
     @rule()
     def a_new_leader_begins(self) -> None:
@@ -278,6 +290,13 @@ class ClusterMachine(RuleBasedStateMachine):
             for pod in self.pods.values():
                 pod.shown = pod.shown and not (pod.node == node and pod.alive)
 
+    @rule(node=st.sampled_from(NODES))
+    def a_node_is_away_and_nobody_counts_on_it_any_more(self, node: str) -> None:
+        self.a_node_is_ready_or_is_not(node, ready=False)
+        self.the_objects_on_a_node_that_is_away_are_deleted_by_force(node)
+        if node not in self.left_out:
+            self.the_selector_names_a_node_or_leaves_it_out(node)
+
     @rule(seconds=st.sampled_from([100, 400]))
     def reports_come_for_a_while(self, seconds: int) -> None:
         for _ in range(seconds // 10):
@@ -304,14 +323,15 @@ class ClusterMachine(RuleBasedStateMachine):
             assert not pod.alive or worker_id in self.orders or worker_id in self.fenced
 
     def teardown(self) -> None:
-        """Once all words arrive again, what is wanted is there, and nothing else is."""
+        """Once all words arrive again, what is wanted is there, and nothing else is; nodes that went stay away."""
         if not hasattr(self, "pods"):
             return
         self.left_out.clear()
         for node in NODES:
-            if node not in self.nodes:
-                self.a_node_is_replaced(node)
             self.a_node_is_ready_or_is_not(node, ready=True)
+        for worker_id, node in tuple(self.orders.items()):
+            if node not in self.nodes and worker_id not in self.pods:
+                self.give_up(worker_id)
         for _ in range(40):
             self.time_passes(10.0)
             self.a_report_arrives_at_once()
