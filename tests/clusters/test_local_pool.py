@@ -1,4 +1,4 @@
-"""A pool of kind `local`: the control plane is a pod of the cluster whose nodes it uses, with that pod's own account."""
+"""A pool of kind `local`: the control plane is a pod of the cluster whose nodes it uses, with its own account."""
 
 from __future__ import annotations
 
