@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from levers9_test_lab import RunningLab
+from levers9_test_lab import RunningLab, is_ready
 
 from levers9.kube.kinds import NODES
 
@@ -14,15 +14,19 @@ pytestmark = pytest.mark.slow
 SILENT_S = 30.0  # the lab gives up a silent node after 8 s
 
 
-def on_its_own(attached: Attached, calls: Calls, lab: RunningLab) -> tuple[Call, str]:
-    """A call that has all cards of a node, and this node: not that of the agent, who is to tell what becomes of it."""
-    agent_on = next(pod.spec.node_name for pod in attached.pods("app.kubernetes.io/name=levers9-agent"))
-    lab.verb("cordon", agent_on)
-    wait_until(lambda: attached.node(agent_on).state == "cordoned", f"{agent_on} is told to be cordoned", WITHIN_S)
+def node_of_agent(attached: Attached) -> str:
+    """Where the agent runs, who is to tell what becomes of the others."""
+    return next(pod.spec.node_name for pod in attached.pods("app.kubernetes.io/name=levers9-agent"))
+
+
+def begins_beside(attached: Attached, calls: Calls, lab: RunningLab, other: str) -> tuple[Call, str]:
+    """A call that has all cards of a node, which is not `other`, and this node."""
+    lab.verb("cordon", other)
+    wait_until(lambda: attached.node(other).state == "cordoned", f"{other} is told to be cordoned", WITHIN_S)
     call = calls.submit("call", "four")
     node = call.begins()
-    lab.verb("uncordon", agent_on)
-    assert node != agent_on
+    lab.verb("uncordon", other)
+    assert node != other
     return call, node
 
 
@@ -47,7 +51,7 @@ def falls_silent(attached: Attached, node: str) -> None:
 def test_a_tray_without_power_is_believed_dead_when_it_says_so_itself(
     attached: Attached, calls: Calls, lab: RunningLab
 ) -> None:
-    call, node = on_its_own(attached, calls, lab)
+    call, node = begins_beside(attached, calls, lab, node_of_agent(attached))
     worker = the_worker(attached)
     lab.verb("power-off", node)
     falls_silent(attached, node)
@@ -63,7 +67,7 @@ def test_a_tray_without_power_is_believed_dead_when_it_says_so_itself(
 
 
 def test_a_tray_that_is_cut_off_goes_on_working(attached: Attached, calls: Calls, lab: RunningLab) -> None:
-    call, node = on_its_own(attached, calls, lab)
+    call, node = begins_beside(attached, calls, lab, node_of_agent(attached))
     worker = the_worker(attached)
     lab.verb("partition", node)
     falls_silent(attached, node)
@@ -74,7 +78,7 @@ def test_a_tray_that_is_cut_off_goes_on_working(attached: Attached, calls: Calls
 
 
 def test_a_node_that_was_deleted_is_evidence(attached: Attached, calls: Calls, lab: RunningLab) -> None:
-    call, node = on_its_own(attached, calls, lab)
+    call, node = begins_beside(attached, calls, lab, node_of_agent(attached))
     worker = the_worker(attached)
     lab.verb("power-off", node)
     falls_silent(attached, node)
@@ -86,3 +90,20 @@ def test_a_node_that_was_deleted_is_evidence(attached: Attached, calls: Calls, l
     lab.verb("power-on", node)
     assert call.ends()[0] == 2
     wait_until(lambda: len(attached.cluster.nodes) == 2, "it is back", WITHIN_S)
+
+
+def test_a_tray_without_power_that_had_the_agent_too_is_believed_dead_when_both_are_back(
+    attached: Attached, calls: Calls, lab: RunningLab
+) -> None:
+    (other,) = set(lab.nodes) - {node_of_agent(attached)}
+    call, node = begins_beside(attached, calls, lab, other)
+    worker = the_worker(attached)
+    lab.verb("power-off", node)
+    wait_until(
+        lambda: not is_ready(attached.kube(lambda kube: kube.get(NODES, node))), f"{node} is not ready", SILENT_S
+    )
+    assert (call.attempts, attached.gone(worker)) == ([(1, node)], "")
+    lab.verb("power-on", node)
+    assert ended(attached, worker)
+    call.begins(2)
+    assert call.ends()[0] == 2
