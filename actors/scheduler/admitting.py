@@ -245,9 +245,9 @@ class Admitting:
         live = self._board.tenants.by_request.get(request_id)
         if member in self._board.lost or (live is not None and member in live.members):
             return []
-        if live is None or live.promised or not 0 <= rank < len(live.members):
+        if live is not None and (live.promised or not 0 <= rank < len(live.members)):
             return [events.NotReplaced(member=member, why="nothing is left of its gang")]
-        if live.members[rank] or (request_id, rank) in self._board.lost.values():
+        if live is not None and (live.members[rank] or (request_id, rank) in self._board.lost.values()):
             return [events.NotReplaced(member=member, why=f"rank {rank} of its gang has a container already")]
         self._board.lost[member] = (request_id, rank)
         return []

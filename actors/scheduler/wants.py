@@ -112,7 +112,8 @@ class _Coming:
 
     def __init__(self, fleet: Fleet) -> None:
         self._fleet = fleet
-        self._nodes = [copy_of(node) for node in fleet.coming.values()]  # it must not be taken from the real ones
+        coming = sorted(fleet.coming.values(), key=lambda node: node.node_id)  # a replay knows no other order
+        self._nodes = [copy_of(node) for node in coming]  # it must not be taken from the real ones
         self._from: dict[tuple[str, tuple[Shape, ...]], int] = {}  # the nodes before have no room for such
 
     def count_on(self, one: Waiting) -> int:
