@@ -5,9 +5,10 @@ from fractions import Fraction
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from levers9_test_agent_literal import FACTORS, quantity
 
 from levers9.kube.quantities import MILLI, NANO, down, nanos, up
+
+from ..actors.agent.literal import FACTORS, quantity
 
 NUMBERS = st.from_regex(r"[+-]?(\d{1,30}(\.\d{0,12})?|\.\d{1,12})", fullmatch=True).filter(str.isascii)
 SUFFIXES = st.sampled_from(["", *FACTORS])
