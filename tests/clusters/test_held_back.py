@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from contextlib import ExitStack
 
 import pytest
 from levers9_test_lab import RunningLab
@@ -39,18 +38,3 @@ def test_a_cordoned_node_gets_nothing_new_and_work_soon_after(
     assert call.begins() == "tray-1"
     print(f"ordered after {ordered_s:.1f} s, begun after {time.monotonic() - begun_s:.1f} s")
     assert call.ends() == (1, "tray-1", 1)
-
-
-def test_a_pod_that_the_scheduler_does_not_place_is_told_with_its_words(
-    attached: Attached, calls: Calls, lab: RunningLab
-) -> None:
-    with ExitStack() as tenants:
-        with lab.paused("kube-scheduler"):
-            call = calls.submit("call", "four")
-            wait_until(lambda: len(attached.pods()) == 1, "its worker has a pod", WITHIN_S)
-            for node in lab.nodes:
-                tenants.enter_context(attached.tenant(node, 4))
-        wait_until(lambda: "nvidia.com/gpu" in " ".join(attached.cluster.waits), "the list says why", WITHIN_S)
-        says(attached, call, "The scheduler does not place its pod (Unschedulable)")
-    call.begins()
-    assert call.ends()[0] == 1
