@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from levers9.lab.binaries import missing
+from levers9.lab.binaries import found, missing
 
 ROOT = Path(__file__).resolve().parents[2]
 WITHIN_S = 240.0
@@ -38,7 +38,7 @@ def here(command: str) -> str:
 def environment(tmp_path: Path) -> dict[str, str]:
     """That of a new user: an empty home, and nothing configured."""
     kept = {name: value for name, value in os.environ.items() if not name.startswith(("LEVERS9_", "KUBE", "XDG_"))}
-    kept |= {name: os.environ[name] for name in ("KUBEBUILDER_ASSETS",) if name in os.environ}
+    kept["KUBEBUILDER_ASSETS"] = str(Path(found("kube-apiserver", os.environ)).parent)  # an empty home has none built
     home = tmp_path / "home"
     home.mkdir()
     return {**kept, "HOME": str(home), "XDG_RUNTIME_DIR": str(home)}
