@@ -9,7 +9,7 @@ import msgspec
 from ..actors.committing import Surroundings
 from ..model.ids import Chance
 from ..model.states import TokenKind
-from ..model.tokens import SECRET_BYTES, hash_of, hint_of, make_token
+from ..model.tokens import SECRET_BYTES, hash_of, make_token
 from ..store import operations as ops
 from ..store.face import Store
 from ..store.operations import rows_of
@@ -83,13 +83,4 @@ def _default_workspace(
 
 
 def _new_token(value: str, kind: TokenKind, workspace_id: str, name: str, chance: Chance, now_s: float) -> ops.TokenRow:
-    return ops.TokenRow(
-        token_id=chance.id("token"),
-        workspace_id=workspace_id,
-        kind=kind,
-        name=name,
-        hash=hash_of(value),
-        hint=hint_of(value),
-        active=True,
-        created_at_s=now_s,
-    )
+    return ops.TokenRow.of(value, kind, workspace_id, name, token_id=chance.id("token"), now_s=now_s)

@@ -45,7 +45,7 @@ from ..wire.mailbox import Mailbox
 from ..wire.post import Post
 from ..wire.quarantine import Quarantine
 from .accounts import ensure_accounts, ensure_replica_token
-from .clusters import cluster_settings, pool_of_row, settings_of
+from .clusters import cluster_settings, settings_of
 from .collector import settle
 from .inner_agents import InnerAgents, OpenCluster, configured, open_cluster
 from .logs import set_up_logs
@@ -238,7 +238,7 @@ class Brain:
     async def _attached_pools(self, around: Surroundings, given: ClusterSettings) -> list[PoolSettings]:
         """The pools of attached clusters, as the scheduler knows them before any of their agents has reported."""
         (rows,) = await around.store.apply(ops.ListClusters())
-        clusters = [pool_of_row(row, trusted=given.trusted) for row in rows_of(rows, ops.ClusterRow)]
+        clusters = [ClusterPool.of(row, trusted=given.trusted) for row in rows_of(rows, ops.ClusterRow)]
         return [settings_of(pool, CLUSTERS_RANK) for pool in clusters if not pool.retiring]
 
     def _clusters(self, around: Surroundings, given: ClusterSettings, near: tuple[Configured, ...]) -> ClustersActor:

@@ -9,8 +9,6 @@ from ..actors.cluster import ClusterPool, ClusterSettings
 from ..actors.pool import PoolSettings
 from ..actors.pool.settings import retiring
 from ..errors import ConfigError
-from ..model.clusters import pool_of
-from ..store.operations import ClusterRow
 from .orders import BrainOrders
 
 
@@ -59,16 +57,4 @@ def settings_of(pool: ClusterPool, rank: int) -> PoolSettings:
         known_as=pool.known_as,
         gpu_type=pool.gpu_type,
         attached=True,
-    )
-
-
-def pool_of_row(row: ClusterRow, *, trusted: bool) -> ClusterPool:
-    """The pool of a cluster, before the actor of clusters has begun: the scheduler knows it from the start."""
-    return ClusterPool(
-        name=pool_of(row.workspace_id, row.spec.name),
-        serves="" if row.shared and trusted else row.workspace_id,
-        owner=row.workspace_id,
-        known_as=row.spec.name,
-        gpu_type=row.spec.gpu_type,
-        retiring=row.leaving,
     )

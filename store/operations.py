@@ -12,6 +12,7 @@ from typing import TypeVar, cast
 import msgspec
 
 from ..model.states import End, TaskState, TokenKind
+from ..model.tokens import hash_of, hint_of
 from ..wire.client import StubSpec
 from ..wire.message import Failure, Payload
 from .fleet_operations import *  # noqa: F403 (one set of operations, told in two files)
@@ -93,6 +94,31 @@ class TokenRow(Row, frozen=True, kw_only=True):
     active: bool
     created_at_s: float
     subject: str = ""
+
+    @classmethod
+    def of(
+        cls,
+        value: str,
+        kind: TokenKind,
+        workspace_id: str,
+        name: str,
+        *,
+        token_id: str,
+        now_s: float,
+        subject: str = "",
+    ) -> TokenRow:
+        """What is kept of a new token with this value."""
+        return cls(
+            token_id=token_id,
+            workspace_id=workspace_id,
+            kind=kind,
+            name=name,
+            hash=hash_of(value),
+            hint=hint_of(value),
+            active=True,
+            created_at_s=now_s,
+            subject=subject,
+        )
 
 
 class CreateToken(Operation, frozen=True, kw_only=True):

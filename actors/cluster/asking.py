@@ -11,14 +11,12 @@ from ...errors import FORBIDDEN, INVALID, NOT_FOUND, Refused
 from ...model.clusters import ClusterSpec, Origin
 from ...model.sentences import plural
 from ...model.states import TokenKind
-from ...model.tokens import hash_of, hint_of
 from ...store import operations as ops
 from ...wire.client import RequestRefused
 from ...wire.cluster import (
     ClusterJoined,
     ClustersStand,
     ClusterStanding,
-    DeleteWorkerJob,
     JoinCluster,
     LeaveCluster,
     ReadClusters,
@@ -30,8 +28,6 @@ from ...wire.operating import TermsChanged
 from .book import Cluster, ClusterBook
 from .decisions import BeginPool, ClusterPlan, ClusterPool, TermsOfPool
 from .paging import page
-from .reports import Parts
-from .rivals import Rivals
 from .settings import ClusterSettings
 from .showing import Asker, Showing, Shown, named
 from .specs import check
@@ -92,6 +88,9 @@ class Asking:
             case LeaveCluster(name=name):
                 self._leave(letter, asker, name, now_s)
                 return None
+
+    def _pool(self, cluster: Cluster) -> ClusterPool:
+        return ClusterPool.of(cluster.row, trusted=self._settings.trusted)
 
     # Reading
 
@@ -156,7 +155,7 @@ class Asking:
         )
         cluster = self._book.add(row)
         self.plan.operations.append(ops.PutCluster(cluster=row))
-        self.plan.changes.append(BeginPool(pool_of(self._book, cluster)))
+        self.plan.changes.append(BeginPool(self._pool(cluster)))
         return self._joined(cluster, asker, now_s, renewed=False)
 
     def _renew(self, cluster: Cluster, asker: Asker, spec: ClusterSpec, now_s: float) -> ClusterJoined:
@@ -168,10 +167,7 @@ class Asking:
                 "Keep the namespace, or detach the cluster first.",
                 CONFLICT,
             )
-        cluster.report, cluster.sequence, cluster.open, cluster.told = None, -1, False, None
-        cluster.refused, cluster.held = "", None
-        cluster.parts, cluster.rivals = Parts(), Rivals()
-        cluster.jobs.doubt()
+        cluster.forget_agent()
         self.plan.operations += [
             cluster.change(spec=spec, agent_epoch=0),
             ops.RevokeTokens(subjects=(cluster.cluster_id,)),
@@ -191,15 +187,13 @@ class Asking:
         )
 
     def _token_row(self, cluster: Cluster, token: str, now_s: float) -> ops.TokenRow:
-        return ops.TokenRow(
+        return ops.TokenRow.of(
+            token,
+            TokenKind.AGENT,
+            cluster.row.workspace_id,
+            f"agent of cluster {cluster.row.spec.name}",
             token_id=self._new_id("token"),
-            workspace_id=cluster.row.workspace_id,
-            kind=TokenKind.AGENT,
-            name=f"agent of cluster {cluster.row.spec.name}",
-            hash=hash_of(token),
-            hint=hint_of(token),
-            active=True,
-            created_at_s=now_s,
+            now_s=now_s,
             subject=cluster.cluster_id,
         )
 
@@ -222,7 +216,7 @@ class Asking:
             )
         if cluster.row.shared != shared:
             self.plan.operations.append(cluster.change(shared=shared))
-            self.plan.changes.append(TermsOfPool(pool_of(self._book, cluster)))
+            self.plan.changes.append(TermsOfPool(self._pool(cluster)))
             self.plan.send("tasks", TermsChanged())  # before the answer: what is asked after it is judged by them
         return self._stood((self._showing.standing(shown, asker, now_s),), 1)
 
@@ -250,13 +244,7 @@ class Asking:
             return
         cluster.leaves_at_s = now_s + (LEAVE_WITHIN_S if cluster.open and len(cluster.jobs) else 0.0)
         for job in cluster.jobs if cluster.open else ():
-            delete = DeleteWorkerJob(
-                namespace=cluster.row.spec.namespace,
-                leader_epoch=self._epoch,
-                worker_id=job.worker_id,
-                why="its cluster is detached",
-            )
-            self.plan.send(cluster.agent, delete)
+            self.plan.send(cluster.agent, cluster.deletion(self._epoch, job.worker_id, "its cluster is detached"))
 
     def detach(self, cluster: Cluster, now_s: float) -> None:
         """Its time is up, or its Jobs are gone: its tokens and its workers' end, and its pool retires."""
@@ -267,7 +255,7 @@ class Asking:
             ops.RevokeTokens(subjects=subjects),
             ops.DropPool(pool=cluster.pool),
         ]
-        self.plan.changes.append(BeginPool(pool_of(self._book, cluster)))
+        self.plan.changes.append(BeginPool(self._pool(cluster)))
         for letter in self._leaving.pop(cluster.cluster_id, []):
             asker = Asker.of(letter, self._settings.default_workspace)
             self.plan.send(letter.source, self._stand(asker, now_s), letter.id)
@@ -277,18 +265,6 @@ class Asking:
         for letter in self._waiting.pop(cluster.pool, []):
             if isinstance(letter.message, JoinCluster):
                 self.handle(letter, letter.message, now_s)
-
-
-def pool_of(book: ClusterBook, cluster: Cluster) -> ClusterPool:
-    """The pool of a cluster as it is now."""
-    return ClusterPool(
-        name=cluster.pool,
-        serves=book.serves(cluster),
-        owner=cluster.owner,
-        known_as=cluster.row.spec.name,
-        gpu_type=cluster.row.spec.gpu_type,
-        retiring=cluster.row.leaving,
-    )
 
 
 def _refuse_configured(cluster: Cluster) -> None:

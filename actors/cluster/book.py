@@ -8,7 +8,8 @@ import msgspec
 
 from ...model.clusters import ClusterState, Origin, pool_of
 from ...store import operations as ops
-from ...wire.cluster import ClusterReported, NodeReport
+from ...wire.cluster import ClusterReported, DeleteWorkerJob, NodeReport
+from .decisions import serves
 from .jobs import Jobs
 from .pace import Pace
 from .reports import Parts
@@ -66,6 +67,18 @@ class Cluster(msgspec.Struct, kw_only=True):
         """Where it stands."""
         reported = self.row.agent_epoch > 0
         return state_of(reported=reported, as_of_s=self.as_of_s, is_open=self.open, now_s=now_s)
+
+    def deletion(self, leader_epoch: int, worker_id: str, why: str) -> DeleteWorkerJob:
+        """What its agent is told of a worker that is to go."""
+        namespace = self.row.spec.namespace
+        return DeleteWorkerJob(namespace=namespace, leader_epoch=leader_epoch, worker_id=worker_id, why=why)
+
+    def forget_agent(self) -> None:
+        """Another agent is to come: nothing counts any more that the one before has said."""
+        self.report, self.sequence, self.open, self.told = None, -1, False, None
+        self.refused, self.held = "", None
+        self.parts, self.rivals = Parts(), Rivals()
+        self.jobs.doubt()
 
     def change(self, **changes: object) -> ops.PutCluster:
         """Another row in place of the one that it has."""
@@ -126,5 +139,4 @@ class ClusterBook:
 
     def serves(self, cluster: Cluster) -> str:
         """The one workspace whose work goes there from now on, "" for any."""
-        trusted = self._settings.trusted or cluster.origin is not Origin.ATTACHED
-        return "" if cluster.row.shared and trusted else cluster.row.workspace_id
+        return serves(cluster.row, trusted=self._settings.trusted or cluster.origin is not Origin.ATTACHED)

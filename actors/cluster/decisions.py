@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
+from ...model.clusters import pool_of
 from ...store import operations as ops
 from ...wire.message import Message, Send
 
@@ -20,6 +21,23 @@ class ClusterPool(msgspec.Struct, frozen=True, kw_only=True):
     known_as: str
     gpu_type: str
     retiring: bool = False
+
+    @classmethod
+    def of(cls, row: ops.ClusterRow, *, trusted: bool) -> ClusterPool:
+        """That of an attached cluster, as it is now; `trusted`: the platform's workspaces may share workers."""
+        return cls(
+            name=pool_of(row.workspace_id, row.spec.name),
+            serves=serves(row, trusted=trusted),
+            owner=row.workspace_id,
+            known_as=row.spec.name,
+            gpu_type=row.spec.gpu_type,
+            retiring=row.leaving,
+        )
+
+
+def serves(row: ops.ClusterRow, *, trusted: bool) -> str:
+    """The one workspace whose work goes to a cluster from now on, "" for any."""
+    return "" if row.shared and trusted else row.workspace_id
 
 
 class BeginPool(msgspec.Struct, frozen=True):

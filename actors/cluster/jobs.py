@@ -250,7 +250,7 @@ class Jobs:
         if job.refused and not job.seen:
             return job.why
         if not job.seen:
-            return "" if self._may_come(job, report, now_s) else "its Job was never created"
+            return "" if self._may_come(job, now_s) else "its Job was never created"
         if node is not None and (not job.node_uid or not node.uid or node.uid == job.node_uid):
             job.lacked_at_s = None
             return "its Job is gone, and its node is there" if node.state is NodeState.READY else ""
@@ -270,14 +270,12 @@ class Jobs:
             job.lacked_at_s = now_s
         return _LACKED if now_s - job.lacked_at_s >= WORKER_LEASE_S else ""
 
-    def _may_come(self, job: Job, report: ClusterReported, now_s: float) -> bool:
-        """Whether the Job of an order that no report has may still be created."""
+    def _may_come(self, job: Job, now_s: float) -> bool:
+        """Whether the Job of an order that no report has may still be created: its agent has heard of us."""
         if job.wanted and job.token:
             return True
         if not job.ordered:
             return False
-        if report.leader_epoch < self._epoch:
-            return True  # the agent may still take an earlier leader's word
         if job.said_at_s is None:
             job.said_at_s = now_s
         return now_s - job.said_at_s < SETTLED_S

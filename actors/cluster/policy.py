@@ -20,7 +20,6 @@ from ...wire.cluster import (
     AgentSettings,
     ClusterReported,
     CreateWorkerJob,
-    DeleteWorkerJob,
     EndWorkerJob,
     JobPhase,
     JobWaits,
@@ -35,9 +34,9 @@ from ...wire.control import PeerQuiet
 from ...wire.letter import Letter
 from ...wire.message import Send
 from ..applied import require_all
-from .asking import Asking, pool_of
+from .asking import Asking
 from .book import Cluster, ClusterBook
-from .decisions import BeginPool, ClusterPlan, FinishPool
+from .decisions import BeginPool, ClusterPlan, ClusterPool, FinishPool
 from .dialling import Dialled
 from .jobs import Create, Delete, Effect, Exited, Job, Started
 from .offers import nodes_known
@@ -79,7 +78,8 @@ class ClustersPolicy:
         for here in self.book.all():  # of the configuration: their agents need not ask
             self._tell_settings(here)
         for row in rows:
-            self._plan.changes.append(BeginPool(pool_of(self.book, self.book.add(row))))
+            self.book.add(row)
+            self._plan.changes.append(BeginPool(ClusterPool.of(row, trusted=self._settings.trusted)))
         for worker in workers:
             cluster = self.book.of_pool(worker.pool)
             if cluster is not None and worker.state is not WorkerState.GONE:
@@ -238,11 +238,7 @@ class ClustersPolicy:
                 case Create(job=job):
                     self._plan.send(cluster.agent, self._order(cluster, job))
                 case Delete(worker_id=worker_id, why=why):
-                    namespace = cluster.row.spec.namespace
-                    delete = DeleteWorkerJob(
-                        namespace=namespace, leader_epoch=self._epoch, worker_id=worker_id, why=why
-                    )
-                    self._plan.send(cluster.agent, delete)
+                    self._plan.send(cluster.agent, cluster.deletion(self._epoch, worker_id, why))
                 case Started(worker_id=worker_id, handle=handle):
                     at_s = cluster.heard_at_s
                     started = scheduling.WorkerStarted(worker_id=worker_id, handle=handle, at_s=at_s)

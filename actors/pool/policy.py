@@ -15,7 +15,6 @@ from ...model.figures import WORKER_START_LIMIT_S
 from ...model.nodes import NodeOffer, Traits
 from ...model.resources import Capacity
 from ...model.states import TokenKind, WorkerState
-from ...model.tokens import hash_of, hint_of
 from ...store import operations as ops
 from ...wire import scheduling
 from ...wire.cluster import JobWaits, NodesKnown
@@ -291,15 +290,13 @@ class PoolPolicy:
         )
 
     def _token_row(self, worker_id: str, kind: TokenKind, token: str, now_s: float) -> ops.TokenRow:
-        return ops.TokenRow(
+        return ops.TokenRow.of(
+            token,
+            kind,
+            self._settings.token_workspace,
+            f"worker {worker_id}",
             token_id=self._new_id("token"),
-            workspace_id=self._settings.token_workspace,
-            kind=kind,
-            name=f"worker {worker_id}",
-            hash=hash_of(token),
-            hint=hint_of(token),
-            active=True,
-            created_at_s=now_s,
+            now_s=now_s,
             subject=worker_id,
         )
 

@@ -6,7 +6,6 @@ from collections.abc import Callable
 from typing import Final
 
 from ...model.states import ContainerEvent, ContainerState, End, TokenKind
-from ...model.tokens import hash_of, hint_of
 from ...store import operations as ops
 from ...wire import scheduling
 from ...wire.client import StubSpec
@@ -140,15 +139,13 @@ class Containers:
         self._group.send(f"worker/{room.worker_id}", message)
 
     def _token_row(self, room: Room, token: str, now_s: float) -> ops.TokenRow:
-        return ops.TokenRow(
+        return ops.TokenRow.of(
+            token,
+            TokenKind.WORKSPACE_RESTRICTED,
+            room.workspace_id,
+            f"container {room.container_id}",
             token_id=self._new_id("token"),
-            workspace_id=room.workspace_id,
-            kind=TokenKind.WORKSPACE_RESTRICTED,
-            name=f"container {room.container_id}",
-            hash=hash_of(token),
-            hint=hint_of(token),
-            active=True,
-            created_at_s=now_s,
+            now_s=now_s,
             subject=room.container_id,
         )
 

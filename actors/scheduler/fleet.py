@@ -11,7 +11,7 @@ import msgspec
 from ...model.nodes import NodeOffer, NodeState, Traits
 from ...model.reasons import Reason
 from ...model.resources import Amount, Capacity, Shape
-from .capacity import Node, Standing, Use, new_node, of_space
+from .capacity import Node, NodeKind, Standing, Use, new_node, of_space
 from .events import NodeSet, NodesOffered, PoolSet
 from .placement import Placement, Spot
 
@@ -295,19 +295,23 @@ class Fleet:
         node.standing, node.why_closed, node.since_s = standing, why, since_s
         self._put(pool, node)
 
-    def outgrown(self, node_id: str, workspace: str, shape: Shape) -> bool:
-        """Whether the node of this worker has more cards by now than it took, and a new one there could run the shape.
+    def follower(self, node_id: str) -> NodeKind | None:
+        """What a worker in place of this one would be, where its node has more cards by now than it took.
 
         A worker that has lost cards is not followed by one that would have them.
         """
         node = self.nodes[node_id]
-        pool = self.pools[node.kind.pool]
-        offer = pool.offers.get(node.name)
-        if offer is None or offer.state is not NodeState.READY or node.lost_cards or not shape.gpu_count:
-            return False
-        kind = msgspec.structs.replace(node.kind, capacity=offer.capacity)
+        offer = self.pools[node.kind.pool].offers.get(node.name)
+        if offer is None or offer.state is not NodeState.READY or node.lost_cards:
+            return None
         more = offer.capacity.gpu_count > node.kind.capacity.gpu_count
-        return more and pool in self.eligible(workspace, shape.pool) and kind.allows(pool.asked(shape, workspace))
+        return msgspec.structs.replace(node.kind, capacity=offer.capacity) if more else None
+
+    def could_use(self, kind: NodeKind, workspace: str, shape: Shape) -> bool:
+        """Whether a workspace could run a shape with cards on an empty node of this kind."""
+        pool = self.pools[kind.pool]
+        serves = shape.gpu_count > 0 and pool in self.eligible(workspace, shape.pool)
+        return serves and kind.allows(pool.asked(shape, workspace))
 
     def drop_node(self, node_id: str) -> Node | None:
         """A worker is no more; its named node is on offer again."""

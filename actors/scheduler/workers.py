@@ -193,8 +193,11 @@ class Workers:
                 if host.state is not WorkerState.UNKNOWN:
                     host.move(WorkerEvent.SILENT)
                 self.lose(host.worker_id, "its lease ran out in silence", now_s, WorkerEvent.LEASE_RAN_OUT)
-        for pool in dict.fromkeys(host.pool for host in self._ledger.hosts.values()):
-            self._wind_down(pool, now_s)
+        by_pool: dict[str, list[Host]] = {}
+        for host in self._ledger.hosts.values():
+            by_pool.setdefault(host.pool, []).append(host)
+        for pool, hosts in by_pool.items():
+            self._wind_down(pool, hosts, now_s)
 
     def _allow_for_own_outage(self, now_s: float) -> None:
         """If we stood still ourselves, nobody could be heard: all leases begin anew."""
@@ -204,14 +207,14 @@ class Workers:
             for host in self._ledger.hosts.values():
                 host.silent_since_s = now_s
 
-    def _wind_down(self, pool: str, now_s: float) -> None:
+    def _wind_down(self, pool: str, all_hosts: list[Host], now_s: float) -> None:
         """Idle workers leave, but for those that the pool keeps, and without whom less than it wants would be free."""
         declared = self._ledger.pools.get(pool) or scheduling.PoolDeclared(pool=pool)
-        hosts = [host for host in self._ledger.hosts.values() if host.pool == pool and host.open]
+        hosts = [host for host in all_hosts if host.open]
         idle = [host for host in hosts if self._is_empty(host) and self._may_leave(host, declared.idle_s, now_s)]
         free = self._free(hosts) if declared.min_free != NOTHING else NOTHING
         if declared.min_free != NOTHING:
-            self._tell_free(pool)
+            self._tell_free(pool, [host for host in all_hosts if host.open or host.coming])
         for host in idle[: max(0, len(hosts) - declared.keep_workers)]:
             left = free.less(self._free([host]))
             if declared.min_free != NOTHING and not _covers(left, declared.min_free):
@@ -226,8 +229,9 @@ class Workers:
         if now_s - host.idle_since_s >= idle_s:
             return True
         core = self._deciding.core
-        return any(
-            core.fleet.outgrown(host.worker_id, request.workspace, shape)
+        follower = core.fleet.follower(host.worker_id)
+        return follower is not None and any(
+            core.fleet.could_use(follower, request.workspace, shape)
             for request, fits in core.holding.longest_roomless()
             for _, shape in fits
         )
@@ -236,9 +240,8 @@ class Workers:
         """Nothing is on it, and nothing is promised to a gang of which others are still to come."""
         return not host.rooms and not self._deciding.core.fleet.nodes[host.worker_id].uses
 
-    def _tell_free(self, pool: str) -> None:
+    def _tell_free(self, pool: str, hosts: list[Host]) -> None:
         """The pool orders ahead of anybody's wish: it hears what is left, once it has changed."""
-        hosts = [host for host in self._ledger.hosts.values() if host.pool == pool and (host.open or host.coming)]
         orders = self._ledger.orders.get(pool, 0)
         message = scheduling.RoomFree(pool=pool, free=self._free(hosts), orders_seen=orders)
         if self._told_free.get(pool) != message:

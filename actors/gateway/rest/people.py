@@ -11,7 +11,7 @@ from starlette.responses import Response
 from ....errors import FORBIDDEN, INVALID, NOT_FOUND, Refused
 from ....model.routes import GRANTABLE, grants
 from ....model.states import TokenKind
-from ....model.tokens import SECRET_BYTES, hash_of, hint_of, make_token
+from ....model.tokens import SECRET_BYTES, make_token
 from ....store.operations import (
     Applied,
     CreateToken,
@@ -219,15 +219,13 @@ def _check_grant(call: Call, wanted: NewToken) -> None:
 
 def _draw(call: Call, wanted: NewToken, workspace_id: str) -> tuple[TokenRow, str]:
     value = make_token(wanted.kind, call.desk.secret(SECRET_BYTES))
-    row = TokenRow(
+    row = TokenRow.of(
+        value,
+        wanted.kind,
+        workspace_id,
+        wanted.name or str(wanted.kind),
         token_id=call.desk.chance.id("token"),
-        workspace_id=workspace_id,
-        kind=wanted.kind,
-        name=wanted.name or str(wanted.kind),
-        hash=hash_of(value),
-        hint=hint_of(value),
-        active=True,
-        created_at_s=call.desk.clock(),
+        now_s=call.desk.clock(),
         subject=wanted.subject,
     )
     return row, value
