@@ -6,16 +6,15 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 import trio
-from levers9_world.caller import LoopConnection
+from levers9_world.caller import LoopConnection, Taker
 from levers9_world.functions import packed
 
 from levers9.errors import LeversError, Refused
 from levers9.model.gangs import NODE_LEVEL, Together, TopologyMode
 from levers9.model.resources import Shape
 from levers9.model.states import TaskState
-from levers9.sdk.ledger import Arrival
 from levers9.wire.carrier import Carrier
-from levers9.wire.client import CancelAccepted, ExplainTask, NewTask, RegisterStub, StubRegistered, StubSpec, TaskResult
+from levers9.wire.client import ExplainTask, NewTask, RegisterStub, StubRegistered, StubSpec, TaskResult
 
 from .plan import WorkPlan
 
@@ -78,30 +77,20 @@ def spec_of(plan: WorkPlan) -> StubSpec:
     )
 
 
-class Caller:
+class Caller(Taker):
     """One workspace's. Takes results, and holds each against the truth (I3, I9)."""
 
     def __init__(self, world: ClusterWorld, workspace: str, token: str) -> None:
         self._world = world
         self._chance = world.chance("calls", workspace)
         self.workspace = workspace
-        self.connection = _Connection(_Sight(world, workspace, token))  # type: ignore[arg-type]
         self.calls: dict[str, None] = {}
-        self.ends: dict[str, TaskResult | LeversError] = {}
+        super().__init__(world, world.attempts, self.calls)
+        self.connection = _Connection(_Sight(world, workspace, token))  # type: ignore[arg-type]
         self._submitted: list[tuple[str, ...]] = []
-        self._news = trio.Event()
 
-    def deliver(self, arrivals: list[Arrival]) -> None:
-        """See `Receiver`."""
-        for task_id, outcome in arrivals:
-            if task_id in self.ends:
-                self._world.violated(f"I3: {task_id} ended twice for its caller: {self.ends[task_id]}, then {outcome}")
-            self.ends[task_id] = outcome
-            self._check(task_id, outcome)
-        self._news.set()
-        self._news = trio.Event()
-
-    def _check(self, task_id: str, outcome: TaskResult | LeversError) -> None:
+    def check(self, task_id: str, outcome: TaskResult | LeversError) -> None:
+        """See `Taker`."""
         row = self._world.truth.tables.tasks.get(task_id)
         if isinstance(outcome, LeversError):
             if row is not None:
@@ -130,15 +119,6 @@ class Caller:
         self._submitted.append(tuple(self.calls)[-len(tasks) :])
         self.connection.submit(registered.stub_id, tasks, self)
 
-    async def until_all_ended(self) -> None:
-        """Until each call that was submitted has ended."""
-        while len(self.ends) < len(self.calls):
-            await self._news.wait()
-
-    def missing(self) -> tuple[str, ...]:
-        """Calls that have not ended."""
-        return tuple(task_id for task_id in self.calls if task_id not in self.ends)
-
     async def why_missing(self) -> str:
         """How many calls have not ended, and why the first of them waits, in the platform's words."""
         first = self.missing()[0]
@@ -151,15 +131,4 @@ class Caller:
         """Cancel half of the calls of one submission, ended or not."""
         if self._submitted:
             task_ids = self._submitted[int(luck * len(self._submitted)) % len(self._submitted)]
-            await self.cancel(task_ids[: max(1, len(task_ids) // 2)])
-
-    async def cancel(self, task_ids: tuple[str, ...]) -> None:
-        """Cancel these."""
-        try:
-            accepted = await self.connection.cancelled(task_ids)
-        except Refused:
-            return
-        assert isinstance(accepted, CancelAccepted)
-        for standing in accepted.standings:
-            if standing.state is TaskState.CANCELLED:
-                self._world.attempts.cancelled[standing.task_id] = None
+            await self.cancel_these(task_ids[: max(1, len(task_ids) // 2)])

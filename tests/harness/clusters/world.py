@@ -11,7 +11,7 @@ from typing import Final
 import trio
 import trio.testing
 from levers9_world.machines import Attempts, MemoryObjects, Worker
-from levers9_world.plane import RUN_DIR, ControlPlane, Violation, deterministic
+from levers9_world.plane import RUN_DIR, ControlPlane, deterministic, fewest
 
 from levers9.actors import committing
 from levers9.daemons.cluster_tables import AttachedClustersTable
@@ -22,7 +22,7 @@ from levers9.model.figures import WORKER_LEASE_S
 from levers9.model.queue_tables import QueueingTable
 from levers9.model.queues import Topology
 from levers9.model.states import TokenKind, WorkerState
-from levers9.model.tokens import Principal, hash_of, hint_of, make_token
+from levers9.model.tokens import Principal, make_token
 from levers9.sdk.ledger import PASSING
 from levers9.store import operations as ops
 from levers9.wire.client import TaskResult
@@ -85,19 +85,10 @@ class ClusterWorld(ControlPlane):
 
     async def run(self) -> Report:
         """From the first process to rest. Raises `Violation`."""
-        self.watch_time()
-        with self._scope:
-            async with trio.open_nursery() as self.nursery:
-                await self._live()
-                self.nursery.cancel_scope.cancel()
-        if self.violations:
-            raise Violation("; ".join(self.violations))
+        await self.live(self._live)
         return self._report()
 
     async def _live(self) -> None:
-        self.nursery.start_soon(self._keep, "brain", self._start_brain)
-        self.nursery.start_soon(self._keep, "gateway", self._start_gateway)
-        await self._leader_known.wait()
         await self._open_workspaces()
         for cluster in self.clusters:
             await self._attach(cluster)
@@ -118,16 +109,8 @@ class ClusterWorld(ControlPlane):
             workspace_id = self.workspaces[name] = chance.id("workspace")
             token = make_token(TokenKind.WORKSPACE, chance.secret(32))
             now_s = self.clock()
-            row = ops.TokenRow(
-                token_id=chance.id("token"),
-                workspace_id=workspace_id,
-                kind=TokenKind.WORKSPACE,
-                name=name,
-                hash=hash_of(token),
-                hint=hint_of(token),
-                active=True,
-                created_at_s=now_s,
-            )
+            kind, token_id = TokenKind.WORKSPACE, chance.id("token")
+            row = ops.TokenRow.of(token, kind, workspace_id, name, token_id=token_id, now_s=now_s)
             create = ops.CreateWorkspace(workspace_id=workspace_id, name=name, now_s=now_s)
             await self.truth.apply((create, ops.CreateToken(token=row)), None)
             caller = self.callers[name] = Caller(self, name, token)
@@ -166,7 +149,7 @@ class ClusterWorld(ControlPlane):
         await trio.sleep(CANCEL_AFTER_S)
         for caller in self.callers.values():
             if self.mishaps.shut_out(caller.workspace):
-                await caller.cancel(caller.missing())
+                await caller.cancel_these(caller.missing())
 
     async def _rest(self) -> None:
         if self.chance("rest").uniform(0, 1) >= IDLES_AWAY:
@@ -333,12 +316,5 @@ def _coarse_ticks() -> Iterator[None]:
 
 
 def shrink(seed: int, plan: ClusterWorldPlan) -> tuple[int, ...]:
-    """The numbers of a few faults that still break the world of this seed: each was tried to be left out once."""
-    kept = tuple(range(len(plan.faults)))
-    for number in range(len(plan.faults)):
-        fewer = tuple(one for one in kept if one != number)
-        try:
-            run_cluster_world(seed, with_faults(plan, fewer))
-        except Violation:
-            kept = fewer
-    return kept
+    """The numbers of a few faults that still break the world of this seed."""
+    return fewest(len(plan.faults), lambda kept: run_cluster_world(seed, with_faults(plan, kept)))

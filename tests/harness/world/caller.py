@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Final
 
 import trio
@@ -19,6 +19,8 @@ from .functions import ENDLESS, FUNCTIONS, packed
 from .plan import HORIZON_S, MapPlan
 
 if TYPE_CHECKING:
+    from .machines import Attempts
+    from .plane import ControlPlane
     from .world import World
 
 _NAME: Final = "caller"
@@ -86,29 +88,65 @@ class _Heard:
         return self._outcome
 
 
-class Caller:
-    """Submits the maps of a plan, takes results, and holds each against the truth."""
+class Taker:
+    """Takes the results of `calls`, each of which ends once, and cancels calls."""
 
-    def __init__(self, world: World) -> None:
-        self._world = world
-        self._chance = world.chance("calls")
-        self.connection = LoopConnection(world)
+    def __init__(self, plane: ControlPlane, attempts: Attempts, calls: Mapping[str, object]) -> None:
+        self._plane = plane
+        self._attempts = attempts
+        self._calls = calls
+        self.connection: LoopConnection
         self.ends: dict[str, TaskResult | LeversError] = {}
-        self.numbers: dict[str, tuple[str, int]] = {}
-        self._submitted: list[tuple[str, tuple[NewTask, ...]]] = []
         self._news = trio.Event()
 
     def deliver(self, arrivals: list[Arrival]) -> None:
         """See `Receiver`."""
         for task_id, outcome in arrivals:
             if task_id in self.ends:
-                self._world.violated(f"I3: {task_id} ended twice for its caller: {self.ends[task_id]}, then {outcome}")
+                self._plane.violated(f"I3: {task_id} ended twice for its caller: {self.ends[task_id]}, then {outcome}")
             self.ends[task_id] = outcome
-            self._check(task_id, outcome)
+            self.check(task_id, outcome)
         self._news.set()
         self._news = trio.Event()
 
-    def _check(self, task_id: str, outcome: TaskResult | LeversError) -> None:
+    def check(self, task_id: str, outcome: TaskResult | LeversError) -> None:
+        """Hold an outcome against the truth."""
+        raise AssertionError("each kind of caller knows what it was promised")
+
+    async def until_all_ended(self) -> None:
+        """Until each call that was submitted has ended."""
+        while len(self.ends) < len(self._calls):
+            await self._news.wait()
+
+    def missing(self) -> tuple[str, ...]:
+        """Calls that have not ended."""
+        return tuple(task_id for task_id in self._calls if task_id not in self.ends)
+
+    async def cancel_these(self, task_ids: tuple[str, ...]) -> None:
+        """Cancel these, ended or not."""
+        try:
+            accepted = await self.connection.cancelled(task_ids)
+        except Refused:
+            return
+        assert isinstance(accepted, CancelAccepted)
+        for standing in accepted.standings:
+            if standing.state is TaskState.CANCELLED:
+                self._attempts.cancelled[standing.task_id] = None
+
+
+class Caller(Taker):
+    """Submits the maps of a plan, takes results, and holds each against the truth."""
+
+    def __init__(self, world: World) -> None:
+        self._world = world
+        self._chance = world.chance("calls")
+        self.numbers: dict[str, tuple[str, int]] = {}
+        super().__init__(world, world.attempts, self.numbers)
+        self.connection = LoopConnection(world)
+        self._submitted: list[tuple[str, tuple[NewTask, ...]]] = []
+
+    def check(self, task_id: str, outcome: TaskResult | LeversError) -> None:
+        """See `Taker`."""
         row = self._world.truth.tables.tasks.get(task_id)
         if isinstance(outcome, LeversError):
             if row is not None:
@@ -147,21 +185,12 @@ class Caller:
                 self.connection.submit(registered.stub_id, tasks, self)
         if plan.function == ENDLESS:
             await trio.sleep_until(HORIZON_S)
-            await self._cancel(tuple(task_id for task_id, (name, _) in self.numbers.items() if name == ENDLESS))
+            await self.cancel_these(tuple(task_id for task_id, (name, _) in self.numbers.items() if name == ENDLESS))
 
     def _new_task(self, function: str) -> NewTask:
         task_id, number = self._chance.id("task"), int(self._chance.uniform(0, 1000))
         self.numbers[task_id] = (function, number)
         return NewTask(task_id, packed([[number], {}]))
-
-    async def until_all_ended(self) -> None:
-        """Until each call that was submitted has ended."""
-        while len(self.ends) < len(self.numbers):
-            await self._news.wait()
-
-    def missing(self) -> list[str]:
-        """Calls that have not ended."""
-        return [task_id for task_id in self.numbers if task_id not in self.ends]
 
     # Faults
 
@@ -176,18 +205,8 @@ class Caller:
         if not self._submitted:
             return
         _, tasks = self._submitted[int(chance_at * len(self._submitted)) % len(self._submitted)]
-        await self._cancel(tuple(task.task_id for task in tasks[: max(1, int(share * len(tasks)))]))
+        await self.cancel_these(tuple(task.task_id for task in tasks[: max(1, int(share * len(tasks)))]))
 
     async def cancel_all(self) -> None:
         """Cancel every call that has not ended."""
-        await self._cancel(tuple(self.missing()))
-
-    async def _cancel(self, task_ids: tuple[str, ...]) -> None:
-        try:
-            accepted = await self.connection.cancelled(task_ids)
-        except Refused:
-            return
-        assert isinstance(accepted, CancelAccepted)
-        for standing in accepted.standings:
-            if standing.state is TaskState.CANCELLED:
-                self._world.attempts.cancelled[standing.task_id] = None
+        await self.cancel_these(self.missing())

@@ -108,6 +108,19 @@ class ControlPlane:
         self.violations.append(f"at {trio.current_time():.3f} s: {what}")
         self._scope.cancel(reason=what)
 
+    async def live(self, life: Callable[[], Awaitable[None]]) -> None:
+        """Live this life, once there is a leader. Raises `Violation` where an invariant was broken."""
+        self.watch_time()
+        with self._scope:
+            async with trio.open_nursery() as self.nursery:
+                self.nursery.start_soon(self._keep, "brain", self._start_brain)
+                self.nursery.start_soon(self._keep, "gateway", self._start_gateway)
+                await self._leader_known.wait()
+                await life()
+                self.nursery.cancel_scope.cancel()
+        if self.violations:
+            raise Violation("; ".join(self.violations))
+
     # Processes
 
     async def _keep(self, name: str, start: Callable[[Process], Awaitable[int]]) -> None:
@@ -226,6 +239,18 @@ async def silence(cable: MemoryCable) -> None:
     cable.stall()
     await trio.sleep(SILENCE_S)
     cable.resume()
+
+
+def fewest(faults: int, live: Callable[[tuple[int, ...]], object]) -> tuple[int, ...]:
+    """The numbers of a few faults with which `live` still raises `Violation`: each was tried to be left out once."""
+    kept = tuple(range(faults))
+    for number in range(faults):
+        fewer = tuple(one for one in kept if one != number)
+        try:
+            live(fewer)
+        except Violation:
+            kept = fewer
+    return kept
 
 
 @contextlib.contextmanager

@@ -19,7 +19,7 @@ from .caller import Caller
 from .functions import Behaviour
 from .machines import Attempts, MemoryObjects, Worker, WorldWorkers
 from .plan import Fault, FaultKind, WorldPlan, with_faults
-from .plane import RUN_DIR, ControlPlane, Violation, deterministic, silence
+from .plane import RUN_DIR, ControlPlane, deterministic, fewest, silence
 from .truth import StoreFault
 
 T = TypeVar("T")
@@ -63,19 +63,10 @@ class World(ControlPlane):
 
     async def run(self) -> Report:
         """From the first process to rest. Raises `Violation`."""
-        self.watch_time()
-        with self._scope:
-            async with trio.open_nursery() as self.nursery:
-                await self._live()
-                self.nursery.cancel_scope.cancel()
-        if self.violations:
-            raise Violation("; ".join(self.violations))
+        await self.live(self._live)
         return self._report()
 
     async def _live(self) -> None:
-        self.nursery.start_soon(self._keep, "brain", self._start_brain)
-        self.nursery.start_soon(self._keep, "gateway", self._start_gateway)
-        await self._leader_known.wait()
         self.nursery.start_soon(self.caller.connection.run)
         await self.caller.connection.is_open.wait()
         async with trio.open_nursery() as doing:
@@ -218,12 +209,5 @@ def run_world(seed: int, plan: WorldPlan) -> Report:
 
 
 def shrink(seed: int, plan: WorldPlan) -> tuple[int, ...]:
-    """The numbers of a few faults that still break the world of this seed: each was tried to be left out once."""
-    kept = tuple(range(len(plan.faults)))
-    for number in range(len(plan.faults)):
-        fewer = tuple(one for one in kept if one != number)
-        try:
-            run_world(seed, with_faults(plan, fewer))
-        except Violation:
-            kept = fewer
-    return kept
+    """The numbers of a few faults that still break the world of this seed."""
+    return fewest(len(plan.faults), lambda kept: run_world(seed, with_faults(plan, kept)))
