@@ -37,6 +37,7 @@ class Backlog:
         self._changes_before = 0
         self._ageing: list[tuple[int, int, Line]] = []
         self._unseen: dict[Line, None] = {}
+        self._of_group: dict[str, dict[Line, None]] = {}
         self._others: dict[Line, None] = {}
         self._roomless: dict[Shape, dict[Lane, None]] = {}  # blocked one by one
         self.looked_at = 0  # how often a request was handed out; for those who count the cost
@@ -72,6 +73,7 @@ class Backlog:
             line = lane.by_name[name] = Line(lane, request.group, request.priority, value)
             lane.gate.lanes[lane] = None
             self._unseen[line] = None
+            self._of_group.setdefault(request.group, {})[line] = None
         entry = request.requested_at_s, request.request_id
         heappush(line.waiting, entry)
         line.count += 1
@@ -96,8 +98,8 @@ class Backlog:
         while waiting[0][1] not in self._found:
             heappop(waiting)
         before, (requested_at_s, line.head) = line.head, waiting[0]
-        if before != line.head and line.lane.row.quota is not None and line.lane.row.quota.preempts:
-            self._unseen[line] = None  # each may stop others, even where none is looked at for want of quota
+        if before != line.head:
+            self._unseen[line] = None  # what was found of the one before says nothing of who waits now
         line.level, rises_at_ms = self._level(line.value, requested_at_s, now_ms)
         if rises_at_ms and (not line.ageing_at_ms or rises_at_ms < line.ageing_at_ms):
             line.ageing_at_ms = rises_at_ms
@@ -110,6 +112,12 @@ class Backlog:
         lane = line.lane
         del lane.by_name[line.group, line.priority]
         self._unseen.pop(line, None)
+        alike = self._of_group[line.group]
+        del alike[line]
+        if alike:
+            self._unseen.update(alike)
+        else:
+            del self._of_group[line.group]
         self._others.pop(line, None)
         line.waiting.clear()
         lane.lines.drop(line)
@@ -425,7 +433,7 @@ class Backlog:
                     yield lane
 
     def unseen(self) -> Line | None:
-        """A line that nobody has looked at since it began."""
+        """A line whose first nobody has looked at."""
         line = next(iter(self._unseen), None)
         if line is not None:
             del self._unseen[line]

@@ -69,7 +69,8 @@ class Holding:
 
     def longest_roomless(self) -> Iterator[tuple[Request, Fits]]:
         """Those parked for room, longest waiting first."""
-        roomless = [parked for parked in self._parked.values() if parked.fits]
+        waiting = self._board.waiting
+        roomless = [one for one in self._parked.values() if one.fits and one.request.request_id in waiting]
         for parked in sorted(roomless, key=lambda one: (one.request.requested_at_s, one.request.request_id)):
             yield parked.request, parked.fits
 

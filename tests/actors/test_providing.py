@@ -259,6 +259,17 @@ class TestFailOver:
         in_order(stage)
         assert stage.where(name) == "second"
 
+    def test_room_is_kept_for_who_waits_and_not_for_who_has_had_it(self) -> None:
+        node = NodeOffer(capacity=CARDS, traits=Traits(node="a"), state=NodeState.READY)
+        stage = Stage(pool("third", None, 1, 0, nodes=(node,)))
+        first, second, third = stage.ask(CARD, CARD, CARD)
+        in_order(stage)
+        assert list(stage.runs) == [first, second]
+        stage.tick(400.0)
+        stage.end(first)
+        in_order(stage)
+        assert stage.where(third) == "third"
+
     def test_a_worker_that_was_given_up_and_runs_on_counts_for_its_pool_until_it_has_ended(self) -> None:
         stage = two_pools()
         stage.ask(ONE)
