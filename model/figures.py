@@ -90,6 +90,7 @@ KEPT_UNREAD_S: Final = 43_200.0
 # Credits: calls handed to one warm container ahead of time, so that short calls never wait for a round trip
 CREDIT_WINDOW_MAX: Final = 64
 CREDIT_HORIZON_S: Final = 0.1  # a container never holds much more work than this
+HAND_BACK_AFTER_S: Final = 1.0  # that one call has run for: those behind it may run in another container
 
 # Who may speak, and what is tried again (architecture, sections 5 and 13)
 TOKEN_KEPT_S: Final = 10.0  # a token revoked elsewhere is refused after this, without any wake-up

@@ -168,7 +168,7 @@ class Queues:
         return self._first_of(first) if first is not None else None
 
     def unseen(self) -> Request | None:
-        """The first of a group that waits behind others like it, and that nobody has looked at since it is the first."""
+        """The first of a group that waits behind others like it, and that nobody has looked at since it is first."""
         line = self._backlog.unseen()
         return self._first_of(line) if line is not None else None
 

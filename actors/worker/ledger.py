@@ -6,7 +6,7 @@ import enum
 from dataclasses import dataclass, field
 from typing import Final
 
-from ...model.figures import RESEND_ENVELOPES
+from ...model.figures import HAND_BACK_AFTER_S, RESEND_ENVELOPES
 from ...model.states import CONTAINER_TRANSITIONS, ContainerEvent, ContainerState, End
 from ...wire.scheduling import ContainerEnded
 from ...wire.work import AttemptKey, AttemptOrder, AttemptResult
@@ -45,13 +45,15 @@ STAGES: Final[dict[tuple[Stage, Step], Stage]] = {
     (Stage.GIVEN, Step.RETURNED_LARGE): Stage.STORING,
     (Stage.ENDING, Step.RETURNED_LARGE): Stage.STORING,
 } | {(stage, Step.FINISHED): Stage.FINISHED for stage in Stage if stage is not Stage.FINISHED}
+_BEFORE_ITS_START: Final = frozenset({Stage.FETCHING, Stage.WAITING, Stage.GIVEN})
 
 
 @dataclass
 class Attempt:
     """One attempt. `wanted_end` is CANCELLED or TIMED_OUT once somebody asked; a `superseded` one has no result.
 
-    An `unsure` one does not start before the control plane has said that it is still ours.
+    An `unsure` one does not start before the control plane has said that it is still ours. One that `goes_back` runs
+    elsewhere if it turns out not to have started.
     """
 
     order: AttemptOrder
@@ -59,6 +61,7 @@ class Attempt:
     wanted_end: End | None = None
     superseded: bool = False
     unsure: bool = False
+    goes_back: bool = False
     result: AttemptResult | None = None  # while it is being stored
 
     @property
@@ -147,6 +150,18 @@ class Held:
         if attempt is None or attempt.stage is not Stage.GIVEN or attempt.order.timeout_s <= 0:
             return None
         return self.since_s + attempt.order.timeout_s
+
+    def behind(self) -> list[Attempt]:
+        """Attempts that have not started, as far as is known, and run only once the running one has ended."""
+        return [
+            attempt
+            for key, attempt in self.attempts.items()
+            if key != self.running and not attempt.goes_back and attempt.stage in _BEFORE_ITS_START
+        ]
+
+    def hand_back_at_s(self) -> float | None:
+        """When those behind the running attempt have waited long enough for it."""
+        return self.since_s + HAND_BACK_AFTER_S if self.running is not None and self.behind() else None
 
     def remember(self, key: AttemptKey) -> None:
         """This attempt is over for good: a repeated order for it is ignored."""

@@ -25,6 +25,7 @@ from .reports import Identity
 from .telling import Telling
 
 GOODBYE_S: Final = 2.0  # a worker that leaves waits this long for its last results to be committed
+_BEHIND: Final = "the call before it in its container takes long"
 
 
 class WorkerPolicy:
@@ -88,7 +89,9 @@ class WorkerPolicy:
     @staticmethod
     def _times(held: Held) -> tuple[float | None, ...]:
         start_by_s = held.start_by_s if held.state is ContainerState.PLACED else None
-        return (start_by_s, held.kill_at_s, held.deadline_s() if held.state is ContainerState.READY else None)
+        if held.state is not ContainerState.READY:
+            return (start_by_s, held.kill_at_s)
+        return (held.kill_at_s, held.deadline_s(), held.hand_back_at_s())
 
     def _decide(self, decision: Decision) -> None:
         self._telling.decisions.append(decision)
@@ -236,6 +239,18 @@ class WorkerPolicy:
         if held is not None:
             self._stop_if_idle(held)
 
+    def _hand_back(self, held: Held) -> None:
+        """The last one first: each is then the next of its function."""
+        held.credit.learn((self._now_s - held.since_s,))
+        behind = held.behind()
+        for attempt in reversed(behind):
+            attempt.goes_back = True
+            if attempt.stage is not Stage.GIVEN:
+                self._finish_attempt(held, attempt, not_started(attempt.order, End.DISCONNECTED, _BEHIND))
+        given = frozenset(attempt.key for attempt in behind if attempt.stage is Stage.GIVEN)
+        if given:
+            self._decide(events.Revoke(held.container_id, given))
+
     def _cancel_absent(self, held: Held | None, container_id: str, key: AttemptKey, superseded: bool) -> None:
         """It has finished, or never came: then it must not start when it comes."""
         result = self.results.of(container_id).get(key)
@@ -251,18 +266,19 @@ class WorkerPolicy:
 
     def _revoked(self, event: events.AttemptsRevoked) -> None:
         held = self.containers[event.container_id]
-        for key in event.dropped:
+        for key in reversed(event.dropped):
             attempt = held.attempts.get(key)
             if (
                 attempt is not None
                 and attempt.wanted_end is None
+                and not attempt.goes_back
                 and held.state is ContainerState.READY
                 and not self._leaving
             ):
                 attempt.take_back()
             elif attempt is not None:
                 end = attempt.wanted_end or End.DISCONNECTED
-                why = "it was cancelled" if attempt.wanted_end else held.stop_why or self._leaving
+                why = "it was cancelled" if attempt.wanted_end else held.stop_why or self._leaving or _BEHIND
                 self._finish_attempt(held, attempt, not_started(attempt.order, end, why))
         held.follow(self._now_s)
         self._judge_running(held, event.started)
@@ -436,6 +452,9 @@ class WorkerPolicy:
         deadline_s = held.deadline_s()
         if held.state is ContainerState.READY and deadline_s is not None and deadline_s <= self._now_s:
             self._decide(events.Revoke(held.container_id, frozenset()))  # to learn what runs
+        hand_back_at_s = held.hand_back_at_s()
+        if held.state is ContainerState.READY and hand_back_at_s is not None and hand_back_at_s <= self._now_s:
+            self._hand_back(held)
 
     # Leaving
 

@@ -29,6 +29,26 @@ if __name__ == "__main__":
         time.sleep(0.02)
     print("it sleeps")
 """
+MEETING = """
+import time
+from pathlib import Path
+from levers9 import job
+
+@job
+def meet(folder, name, others):
+    if name:
+        Path(folder, name).touch()
+    while not all(Path(folder, other).exists() for other in others):
+        time.sleep(0.02)
+
+if __name__ == "__main__":
+    folder = str(Path(__file__).parent)
+    for _ in range(20):  # so short that several are handed out at once from now on
+        meet.submit(folder, "", []).result(wait=True)
+    for task in [meet.submit(folder, name, ["a", "b", "c"]) for name in ("a", "b", "c")]:
+        task.result(wait=True)
+    print("they met")
+"""
 STOPS_WITHIN_S = 3.0  # alone on a machine it takes 0.6 s
 LATE_BRAIN = """
 import sys, time
@@ -64,6 +84,15 @@ def test_a_program_run_by_dev_gives_its_exit_code_and_nothing_is_left() -> None:
         assert done.returncode == 7, done.stderr
         assert laptop.leftovers() == []
         assert run_files(laptop) == []
+
+
+def test_calls_behind_one_that_takes_longer_than_those_before_run_beside_it() -> None:
+    with a_laptop() as laptop:
+        laptop.start()
+        try:
+            assert laptop.python(MEETING).stdout == "they met\n"
+        finally:
+            laptop.stop()
 
 
 def test_what_was_accepted_is_there_after_a_restart() -> None:

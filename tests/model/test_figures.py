@@ -72,6 +72,7 @@ FIGURES: Final[dict[str, float]] = {
     "KEPT_UNREAD_S": 43_200.0,
     "CREDIT_WINDOW_MAX": 64,
     "CREDIT_HORIZON_S": 0.1,
+    "HAND_BACK_AFTER_S": 1.0,
     "TOKEN_KEPT_S": 10.0,
     "FAILURES_ALLOWED": 10,
     "FAILURES_WITHIN_S": 60.0,

@@ -33,7 +33,7 @@ async def commit(plane: ControlPlane, *numbers: int) -> None:
 async def test_a_worker_that_lost_its_stream_goes_on_and_tells_what_is_not_committed(
     autojump_clock: trio.testing.MockClock, objects: MemoryObjects
 ) -> None:
-    async with worked(taking(10.0), objects) as (plane, _):
+    async with worked(taking(0.8), objects) as (plane, _):
         await plane.start()
         await plane.run(an_order(1), an_order(2))
         await plane.result("task-1")
@@ -54,7 +54,7 @@ async def test_a_simulated_container_keeps_the_rules_of_a_real_one(
 ) -> None:
     def behave(launch: Launch, order: AttemptOrder) -> Ran:
         exits = Exit(end=End.OUT_OF_MEMORY, why="too much") if order.task_id == "task-3" else None
-        return Ran(duration_s=1.0, exits=exits)
+        return Ran(duration_s=0.5, exits=exits)
 
     async with worked(SimulatedRuntime(behave), objects) as (plane, _):
         await plane.start()

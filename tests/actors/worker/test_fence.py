@@ -20,6 +20,7 @@ from levers9.wire.work import (
     AttemptsFinished,
     AttemptsHeld,
     CancelAttempts,
+    ResultsCommitted,
     RunAttempts,
 )
 
@@ -31,14 +32,20 @@ def said(policy: WorkerPolicy, message: Message, now_s: float) -> list[events.De
 
 
 def cut_off(*keys: AttemptKey, resumed: bool = True) -> tuple[WorkerPolicy, list[events.Decision]]:
-    """A worker in whose container task-1 runs and these wait, quiet from second 0, heard again long after."""
+    """A worker in whose container task-1 runs and these wait, quiet from second 0, heard again long after.
+
+    Task-0 ran before it until shortly before the fence, so nothing has waited for long.
+    """
     capacity = Capacity(cpu_milli=1000, memory_mib=1000)
     policy = WorkerPolicy(Identity(worker_id="w", pool="p", epoch=7, capacity=capacity))
     said(policy, StartContainer(container_id="c1", stub_id="s", workspace_id="ws", spec=a_spec()), 0.0)
     policy.handle(events.ContainerLoaded("c1"), 0.0)
-    orders = (an_order(1, timeout_s=0.0), *(AttemptOrder(key.task_id, 1, Payload("msgpack"), 0.0) for key in keys))
+    before, runs = an_order(0, timeout_s=0.0), an_order(1, timeout_s=0.0)
+    orders = (before, runs, *(AttemptOrder(key.task_id, 1, Payload("msgpack"), 0.0) for key in keys))
     said(policy, RunAttempts(container_id="c1", attempts=orders), 0.0)
     policy.handle(events.LinkQuiet(), 0.0)
+    policy.handle(events.AttemptsReturned("c1", (AttemptResult("task-0", 1, End.OK),)), FENCE_AFTER_S - 0.5)
+    said(policy, ResultsCommitted(container_id="c1", attempts=(AttemptKey("task-0", 1),)), FENCE_AFTER_S - 0.5)
     assert policy.next_deadline_s() == FENCE_AFTER_S
     assert policy.handle(events.TimePassed(), FENCE_AFTER_S) == [events.Revoke("c1", None)]
     assert policy.handle(events.AttemptsRevoked("c1", keys, (FIRST,)), FENCE_AFTER_S) == []

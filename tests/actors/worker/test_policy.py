@@ -10,6 +10,7 @@ from levers9.actors.worker.reports import Identity
 from levers9.model.figures import (
     CONTAINER_START_LIMIT_S,
     FRAME_MAX_BYTES,
+    HAND_BACK_AFTER_S,
     INLINE_MAX_BYTES,
     STARTING_STOP_GRACE_S,
     STOP_GRACE_S,
@@ -119,6 +120,54 @@ def test_results_that_are_ready_together_leave_together() -> None:
     run(policy, an_order(1), an_order(2))
     told = policy.handle(events.AttemptsReturned("c1", (done(1), done(2))), 1.0)
     assert [type(one) for one in told] == [Send]
+
+
+class TestHandingBack:
+    def behind_one_that_runs(self) -> WorkerPolicy:
+        policy = a_policy()
+        ready(policy)
+        run(policy, an_order(1))
+        policy.handle(events.AttemptsReturned("c1", (done(1),)), 5.0)
+        run(policy, an_order(2), an_order(3), an_order(4), now_s=10.0)
+        return policy
+
+    def keys(self, *numbers: int) -> tuple[AttemptKey, ...]:
+        return tuple(AttemptKey(f"task-{number}", 1) for number in numbers)
+
+    def test_calls_behind_one_that_takes_long_go_back_in_their_order(self) -> None:
+        policy = self.behind_one_that_runs()
+        at_s = 10.0 + HAND_BACK_AFTER_S
+        assert policy.next_deadline_s() == at_s
+        asked = policy.handle(events.TimePassed(), at_s)
+        assert asked == [events.Revoke("c1", frozenset(self.keys(3, 4)))]
+        told = policy.handle(events.AttemptsRevoked("c1", self.keys(3, 4), self.keys(2)), at_s)
+        assert results(told) == [("task-4", End.DISCONNECTED, False), ("task-3", End.DISCONNECTED, False)]
+        (message,) = [one.message for one in told if isinstance(one, Send)]
+        assert isinstance(message, AttemptsFinished)
+        assert message.window == 1
+        assert policy.next_deadline_s() == 10.0 + an_order(2).timeout_s
+
+    def test_one_that_had_started_after_all_is_not_answered_twice(self) -> None:
+        policy = self.behind_one_that_runs()
+        at_s = 10.0 + HAND_BACK_AFTER_S
+        policy.handle(events.TimePassed(), at_s)
+        told = policy.handle(events.AttemptsRevoked("c1", self.keys(4), self.keys(2, 3)), at_s)
+        assert results(told) == [("task-4", End.DISCONNECTED, False)]
+        told = policy.handle(events.AttemptsReturned("c1", (done(2, 1.0), done(3))), at_s)
+        assert results(told) == [("task-2", End.OK, True), ("task-3", End.OK, True)]
+
+    def test_calls_that_come_one_soon_after_the_other_stay(self) -> None:
+        policy = self.behind_one_that_runs()
+        policy.handle(events.AttemptsReturned("c1", (done(2, 0.9),)), 10.9)
+        assert policy.handle(events.TimePassed(), 11.0) == []
+        assert policy.next_deadline_s() == 10.9 + HAND_BACK_AFTER_S
+
+    def test_what_waits_for_its_arguments_goes_back_as_well(self) -> None:
+        policy = self.behind_one_that_runs()
+        large = msgspec.structs.replace(an_order(5), arguments=Payload("msgpack", b"", "blob/x", 1 << 20))
+        run(policy, large, now_s=10.5)
+        told = policy.handle(events.TimePassed(), 10.0 + HAND_BACK_AFTER_S)
+        assert results(told) == [("task-5", End.DISCONNECTED, False)]
 
 
 def test_large_inline_results_are_told_in_parts_that_fit_a_frame() -> None:

@@ -12,7 +12,7 @@ from levers9.actors.worker import events
 from levers9.actors.worker.fence import FENCE_AFTER_S
 from levers9.actors.worker.policy import WorkerPolicy
 from levers9.actors.worker.reports import Identity
-from levers9.model.figures import INLINE_MAX_BYTES, STARTING_STOP_GRACE_S
+from levers9.model.figures import HAND_BACK_AFTER_S, INLINE_MAX_BYTES, STARTING_STOP_GRACE_S
 from levers9.model.resources import Capacity
 from levers9.model.states import End
 from levers9.wire.message import Payload
@@ -340,6 +340,10 @@ class WorkerMachine(RuleBasedStateMachine):
             self.happen(events.TimePassed())
             after_s = self.policy.next_deadline_s()
             assert after_s is None or after_s > self.now_s, "the alarm would ring for ever"
+        for container_id, tree in self.trees.items():
+            held = self.policy.containers[container_id]
+            if tree.running and tree.terminated_at_s is None and self.now_s >= held.since_s + HAND_BACK_AFTER_S:
+                assert not tree.queue, "they could run elsewhere"
 
     # What always holds
 
