@@ -293,10 +293,17 @@ class Call:
         found = [path.name.split(".") for path in self._calls.folder.glob(f"{self.key}.*.*")]
         return sorted((int(attempt), node) for _, attempt, node in found)
 
-    def begins(self, attempt: int = 1, within_s: float = WITHIN_S) -> str:
-        """Wait until an attempt has begun; returns its node."""
-        wait_until(lambda: attempt in dict(self.attempts), f"attempt {attempt} begins: {self.told}", within_s)
-        return dict(self.attempts)[attempt]
+    def begins(self, attempt: int | None = None, within_s: float = WITHIN_S) -> str:
+        """Wait until an attempt has begun, any if none is named; returns its node.
+
+        One that was handed back begins as the second.
+        """
+
+        def begun() -> list[str]:
+            return [node for number, node in self.attempts if attempt in (None, number)]
+
+        wait_until(lambda: bool(begun()), f"attempt {attempt or 'any'} begins: {self.told}", within_s)
+        return begun()[0]
 
     def go(self) -> None:
         """Let it end."""
