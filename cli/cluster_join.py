@@ -16,6 +16,7 @@ from ..errors import INVALID, DeadlinePassed, KubeRefused, KubeUnavailable, Refu
 from ..kube import kinds
 from ..kube.face import Kube
 from ..model.figures import JOIN_LOOK_S
+from ..model.loopback import is_loopback
 from .agent_state import AgentSeen, seen_of, tail_of, told_of_log
 from .cluster_views import Attached, Cluster, Clusters, Shown
 from .kube_context import Context, Part, agent_pods, agent_there, apply, by_hand, check_rights, parts_of, remove_moved
@@ -26,7 +27,6 @@ LOOKS_SOON_S: Final = 0.5  # who sits before it sees it at once
 _SOON_FOR_S: Final = 30.0
 _LOG_AFTER_S: Final = 3.0  # an agent that runs needs a moment to dial
 _LOG_LINES: Final = 20
-_LOOPBACK: Final = ("127.0.0.1", "localhost", "::1")
 
 
 class Wish(msgspec.Struct, frozen=True, kw_only=True):
@@ -157,12 +157,13 @@ def _tell_registered(attached: Attached, progress: Progress) -> None:
 def _warn_of_url(url: str, seen: Survey, progress: Progress) -> None:
     """Pods of a cluster in a container on this machine do not reach its loopback either; those of a lab do."""
     parts = urlsplit(url)
-    if parts.hostname in _LOOPBACK and not seen.here:
+    here_only = is_loopback(parts.hostname or "")
+    if here_only and not seen.here:
         progress.tell(
             f"Warning: {url} is reached from this machine only. Start the control plane with --external-url, which "
             "names it as pods of that cluster reach it."
         )
-    elif parts.scheme == "http" and parts.hostname not in _LOOPBACK:
+    elif parts.scheme == "http" and not here_only:
         progress.tell(f"Warning: {url} is not encrypted, and tokens do not travel so: the agent will refuse to dial.")
 
 

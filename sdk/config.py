@@ -15,6 +15,7 @@ from urllib.parse import urlsplit
 
 from ..errors import ConfigError
 from ..model import places
+from ..model.loopback import is_loopback
 
 SECTION: Final = "default"
 STREAM_PATH: Final = "/v1/stream?peer=client"
@@ -27,7 +28,6 @@ VARIABLES: Final = {
     "controlplane_port": "LEVERS9_CONTROLPLANE_PORT",
     "controlplane_http_url": "LEVERS9_HTTP_URL",
 }
-_LOOPBACK: Final = ("localhost", "127.0.0.1", "::1")
 _TRUTHS: Final = {
     "1": True,
     "true": True,
@@ -131,7 +131,7 @@ def _refuse_plain(url: str) -> None:
     parts = urlsplit(url)
     if parts.scheme not in ("ws", "wss", "http", "https") or not parts.hostname:
         raise ConfigError(f"{url!r} is not an address. Give controlplane_http_url as https://HOST[:PORT].")
-    if parts.scheme in ("ws", "http") and parts.hostname not in _LOOPBACK:
+    if parts.scheme in ("ws", "http") and not is_loopback(parts.hostname):
         raise ConfigError(
             f"The token would travel unencrypted to {parts.hostname}. Set tls = true (and an https:// "
             "controlplane_http_url), or reach the control plane over loopback."

@@ -7,6 +7,7 @@ from collections.abc import Iterable
 
 from ...model.clusters import Origin
 from ...model.figures import WORKER_PORT
+from ...model.loopback import is_loopback
 from ...wire.cluster import DialWorkers, WorkerAddress
 from .book import Cluster
 
@@ -37,4 +38,4 @@ def _url(address: str) -> str:
     except ValueError:
         return f"wss://{address}:{WORKER_PORT}"
     host = f"[{ip}]" if ip.version == 6 else str(ip)
-    return f"{'ws' if ip.is_loopback else 'wss'}://{host}:{WORKER_PORT}"
+    return f"{'ws' if is_loopback(address) else 'wss'}://{host}:{WORKER_PORT}"

@@ -10,6 +10,7 @@ import msgspec
 
 from ...errors import FORBIDDEN, RATE_LIMITED, UNAUTHENTICATED, Refused
 from ...model.figures import FAILURES_ALLOWED, FAILURES_WITHIN_S, TOKEN_KEPT_S
+from ...model.loopback import is_loopback
 from ...model.routes import Route, allows
 from ...model.states import TokenKind
 from ...model.tokens import Principal, hash_of, kind_of, same_hash
@@ -18,7 +19,6 @@ from ...store.operations import FindToken, TokenRow
 
 TOKENS_KEPT: Final = 4096
 ADDRESSES_KEPT: Final = 4096
-_LOOPBACK: Final = ("127.", "::1", "::ffff:127.", "localhost")
 
 
 class GateStatistics(msgspec.Struct, frozen=True, kw_only=True):
@@ -172,7 +172,7 @@ def check_privacy(*, secure: bool, address: str, forwarded_proto: str, behind_tl
 
     `behind_tls` says that our external URL is https: then a proxy ends TLS, and says so in X-Forwarded-Proto.
     """
-    if secure or address.startswith(_LOOPBACK) or (behind_tls and forwarded_proto in ("https", "wss")):
+    if secure or is_loopback(address) or (behind_tls and forwarded_proto in ("https", "wss")):
         return
     raise Refused(
         "A token must not travel in plain text.",

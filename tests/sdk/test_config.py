@@ -84,6 +84,12 @@ def test_a_token_never_travels_in_the_clear() -> None:
         resolve("t", environment={"LEVERS9_HTTP_URL": "http://far.example"})
 
 
+@pytest.mark.parametrize("host", ["localhost", "127.0.0.2", "::1", "::ffff:127.0.0.1"])
+def test_a_token_travels_in_the_clear_to_this_machine(host: str) -> None:
+    shown = f"[{host}]" if ":" in host else host
+    assert resolve("t", host, environment={}).http_url == f"http://{shown}:1994"
+
+
 def test_a_running_dev_is_found_without_configuration() -> None:
     write_dev(os.getpid())
     settings = resolve(environment={})

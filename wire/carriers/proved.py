@@ -18,6 +18,7 @@ from typing import Final
 import trio
 
 from ...errors import UNAUTHENTICATED, BrokenByPeer, Busy, Refused
+from ...model.loopback import is_loopback
 from ...model.tokens import hash_of
 from ..redial import Redial
 from . import websocket
@@ -107,7 +108,7 @@ class DialledListener:
 
     async def run(self, host: str, port: int, *, task_status: trio.TaskStatus[int] = trio.TASK_STATUS_IGNORED) -> None:
         """Listen until cancelled; started with the port. Without TLS on loopback only. Raises `OSError`."""
-        context, self._certificate = (None, b"") if websocket.is_loopback(host) else self_signed()
+        context, self._certificate = (None, b"") if is_loopback(host) else self_signed()
         await websocket.serve(
             host,
             port,

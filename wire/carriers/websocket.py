@@ -10,7 +10,6 @@ import ssl
 import urllib.parse
 from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
-from ipaddress import ip_address
 from typing import Final, cast
 
 import msgspec
@@ -33,6 +32,7 @@ from ...errors import (
     StoreUnavailable,
 )
 from ...model.figures import DIAL_LIMIT_S, FRAME_MAX_BYTES, GOODBYE_WAIT_S, HANDSHAKE_LIMIT_S
+from ...model.loopback import is_loopback
 from ..carrier import CarrierStatistics, Counts
 from .reaching import ClientStream, open_stream
 from .trust import why_untrusted
@@ -285,16 +285,6 @@ def check_token_is_safe(url: str, token: str) -> None:
             f"Use {parts.scheme}s://{parts.netloc}, or set tls = true in the configuration.",
             INVALID,
         )
-
-
-def is_loopback(host: str) -> bool:
-    """Whether this host can only be this machine."""
-    if host == "localhost":
-        return True
-    try:
-        return ip_address(host).is_loopback
-    except ValueError:
-        return False
 
 
 def _translate(url: str, error: BaseException | None) -> Exception:

@@ -147,6 +147,8 @@ def test_a_workers_token_is_for_that_worker() -> None:
         (True, "8.8.8.8", "", False, True),
         (False, "127.0.0.1", "", False, True),
         (False, "::1", "", False, True),
+        (False, "::ffff:127.0.0.1", "", False, True),
+        (False, "127.example.org", "", False, False),
         (False, "8.8.8.8", "", False, False),
         (False, "8.8.8.8", "https", False, False),
         (False, "10.0.0.1", "https", True, True),

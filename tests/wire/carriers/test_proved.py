@@ -34,7 +34,8 @@ async def a_listener(token: str = TOKEN, worker_id: str = "w1") -> AsyncIterator
 async def under_tls(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[tuple[DialledListener, str]]:
     """As beyond loopback."""
     with monkeypatch.context() as patch:
-        patch.setattr(websocket, "is_loopback", lambda host: False)
+        for module in (proved, websocket):
+            patch.setattr(module, "is_loopback", lambda host: False)
         async with a_listener() as (listener, url):
             yield listener, url.replace("ws:", "wss:")
 

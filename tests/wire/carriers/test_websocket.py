@@ -110,11 +110,6 @@ async def test_a_token_never_travels_in_the_clear(url: str) -> None:
         await websocket.connect(url, token="good")
 
 
-def test_what_is_loopback() -> None:
-    hosts = ["localhost", "127.0.0.1", "127.9.9.9", "::1", "10.0.0.1", "example.org", ""]
-    assert [websocket.is_loopback(host) for host in hosts] == [True] * 4 + [False] * 3
-
-
 async def test_over_tls() -> None:
     authority = trustme.CA()
     server = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
