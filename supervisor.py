@@ -79,6 +79,7 @@ class Supervisor:
         self._ended: deque[tuple[Child, Life]] = deque()
         self._news = trio.Event()
         self._working = trio.CancelScope()
+        self._watching = trio.CancelScope()
         self._group_lock = trio.Lock()
         self._nursery: trio.Nursery | None = None
         self._gave_up: SupervisorGaveUp | None = None
@@ -113,11 +114,17 @@ class Supervisor:
         async with trio.open_nursery() as self._nursery:
             try:
                 with self._working:
+                    if self._strategy is Strategy.ONE_FOR_ONE:
+                        # A child may wait for one before it, which has ended since it was ready.
+                        self._nursery.start_soon(self._watch_over)
                     await self._start_all()
                     self._state = "running"
                     task_status.started()
-                    await self._watch_over()
+                    if self._strategy is not Strategy.ONE_FOR_ONE:  # a group restarts as a whole, once it is whole
+                        await self._watch_over()
+                    await trio.sleep_forever()
             finally:
+                self._watching.cancel(reason=f"{self.name} stops")
                 with trio.CancelScope(shield=True):  # each child has a deadline of its own
                     await self._stop_all()
                 self._state = "gave up" if self._gave_up is not None else "stopped"
@@ -208,13 +215,14 @@ class Supervisor:
     # --- Judging -----------------------------------------------------------------------------------------------
 
     async def _watch_over(self) -> None:
-        while True:
-            while self._ended:
-                child, life = self._ended.popleft()
-                if child.life is life and life.ending is not None:  # else a group restart was quicker
-                    await self._react(child, life.ending)
-            self._news = trio.Event()
-            await self._news.wait()
+        with self._watching:
+            while True:
+                while self._ended:
+                    child, life = self._ended.popleft()
+                    if child.life is life and life.ending is not None:  # else a group restart was quicker
+                        await self._react(child, life.ending)
+                self._news = trio.Event()
+                await self._news.wait()
 
     async def _react(self, child: Child, ending: Ending) -> None:
         verdict = self._judge(child, ending)

@@ -671,3 +671,56 @@ async def test_a_nested_supervisor_that_never_lived_shows_nothing_below(autojump
 async def test_a_subtree_has_all_the_time_that_its_children_take(autojump_clock: MockClock) -> None:
     spec = subtree("pools", lambda: Supervisor("pools"))
     assert (spec.shutdown_s, spec.start_within_s, spec.post_address) == (math.inf, math.inf, "")
+
+
+async def test_a_child_that_ends_while_a_later_one_is_not_ready_yet_is_brought_back(autojump_clock: MockClock) -> None:
+    diary = Diary()
+    specs = [*diary.specs("store"), ChildSpec("gateway", diary.child("gateway", start_s=30.0), backoff=QUICK)]
+    supervisor = Supervisor("s", specs)
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(supervisor.run)
+        await trio.sleep(1.0)
+        await diary.crash("store")
+        assert diary.since() == "+store -store +store"
+        await trio.sleep(30.0)
+        assert diary.since() == "+store -store +store +gateway"
+        supervisor.stop()
+
+
+async def test_a_child_that_waits_for_an_earlier_one_to_come_back_is_ready_once_that_is(
+    autojump_clock: MockClock,
+) -> None:
+    lives: list[str] = []
+
+    async def store(mailbox: Mailbox, *, task_status: trio.TaskStatus[None]) -> None:
+        lives.append("store")
+        task_status.started()
+        if lives.count("store") < 3:
+            raise StoreUnavailable("its port is taken")
+        await trio.sleep_forever()
+
+    async def gateway(mailbox: Mailbox, *, task_status: trio.TaskStatus[None]) -> None:
+        if lives.count("store") < 3:
+            raise StoreUnavailable("it does not answer")
+        task_status.started()
+        await trio.sleep_forever()
+
+    supervisor = Supervisor("s", [ChildSpec("store", store), ChildSpec("gateway", gateway)])
+    with trio.fail_after(10):
+        async with running(supervisor):
+            assert lives == ["store"] * 3
+
+
+async def test_a_child_that_ends_too_often_while_a_later_one_starts_ends_the_supervisor(
+    autojump_clock: MockClock,
+) -> None:
+    async def store(mailbox: Mailbox, *, task_status: trio.TaskStatus[None]) -> None:
+        task_status.started()
+        raise StoreUnavailable("its port is taken")
+
+    async def gateway(mailbox: Mailbox, *, task_status: trio.TaskStatus[None]) -> None:
+        await trio.sleep_forever()
+
+    children = [ChildSpec("store", store), ChildSpec("gateway", gateway)]
+    with pytest.RaisesGroup(SupervisorGaveUp, allow_unwrapped=True):
+        await Supervisor("s", children, intensity=Intensity(restarts=3)).run()
