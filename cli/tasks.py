@@ -102,7 +102,7 @@ def show(task: TaskId, /, *, json: Json = False) -> None:
     if found.container_id:
         print(f"container {found.container_id} on worker {found.worker_id}")
     for one in found.attempts:
-        print(f"attempt {one.attempt} on {one.worker_id or 'no worker'}: {one.end} {one.why}".rstrip())
+        print(f"attempt {one.attempt} on {one.worker_id or 'no worker'}: {one.end}. {one.why}".rstrip())
     for text in (found.failure, found.fix, found.traceback):
         if text:
             print(text)

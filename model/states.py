@@ -171,6 +171,7 @@ class End(enum.StrEnum):
     KILLED = "killed"
     IMAGE_INVALID = "image invalid"
     REFUSED = "refused"
+    HANDED_BACK = "handed back"  # of an attempt only: no line of it ran, and another one follows
 
 
 class TokenKind(enum.StrEnum):

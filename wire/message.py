@@ -67,3 +67,8 @@ class Failure(msgspec.Struct, frozen=True, array_like=True):
     def of(cls, refused: Refused) -> Failure:
         """A refusal, to be told to who asked."""
         return cls(refused.code, refused.what, refused.why, refused.fix)
+
+    @property
+    def what_and_why(self) -> str:
+        """Both as one text."""
+        return " ".join(part for part in (self.what, self.why) if part)

@@ -11,7 +11,8 @@ from ...wire.message import Failure
 from ...wire.work import AttemptResult
 from .ledger import Call
 
-LOSSES: Final = frozenset({End.DISCONNECTED, End.KILLED})  # the call itself did nothing wrong: it may run again
+# The call itself did nothing wrong: it may run again.
+LOSSES: Final = frozenset({End.DISCONNECTED, End.KILLED, End.HANDED_BACK})
 
 _FINAL: Final = {
     End.OK: TaskEvent.SUCCEEDED,

@@ -45,6 +45,19 @@ def not_started(order: AttemptOrder, end: End, why: str) -> AttemptResult:
     return AttemptResult(order.task_id, order.attempt, end, False, None, failure)
 
 
+def handed_back(order: AttemptOrder) -> AttemptResult:
+    """It has waited for long enough behind the one that runs."""
+    why = "The one before it in its container takes long, and another container may be free."
+    return not_started(order, End.HANDED_BACK, why)
+
+
+def dropped(attempt: Attempt, stop_why: str) -> AttemptResult:
+    """Its container starts it no more; `stop_why`: because that ends itself."""
+    if attempt.wanted_end is not None:
+        return not_started(attempt.order, attempt.wanted_end, "it was cancelled")
+    return not_started(attempt.order, End.DISCONNECTED, stop_why) if stop_why else handed_back(attempt.order)
+
+
 def as_wanted(attempt: Attempt, result: AttemptResult) -> AttemptResult:
     """A call that succeeded before its cancel reached it has succeeded; one that ran too long has not."""
     wanted = attempt.wanted_end

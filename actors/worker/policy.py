@@ -20,12 +20,11 @@ from . import events
 from .events import Decision, Event
 from .fence import Fence
 from .ledger import Attempt, Held, Results, Stage, Step
-from .outcomes import as_wanted, ended_with, not_started
+from .outcomes import as_wanted, dropped, ended_with, handed_back, not_started
 from .reports import Identity
 from .telling import Telling
 
 GOODBYE_S: Final = 2.0  # a worker that leaves waits this long for its last results to be committed
-_BEHIND: Final = "the call before it in its container takes long"
 
 
 class WorkerPolicy:
@@ -246,7 +245,7 @@ class WorkerPolicy:
         for attempt in reversed(behind):
             attempt.goes_back = True
             if attempt.stage is not Stage.GIVEN:
-                self._finish_attempt(held, attempt, not_started(attempt.order, End.DISCONNECTED, _BEHIND))
+                self._finish_attempt(held, attempt, handed_back(attempt.order))
         given = frozenset(attempt.key for attempt in behind if attempt.stage is Stage.GIVEN)
         if given:
             self._decide(events.Revoke(held.container_id, given))
@@ -277,9 +276,7 @@ class WorkerPolicy:
             ):
                 attempt.take_back()
             elif attempt is not None:
-                end = attempt.wanted_end or End.DISCONNECTED
-                why = "it was cancelled" if attempt.wanted_end else held.stop_why or self._leaving or _BEHIND
-                self._finish_attempt(held, attempt, not_started(attempt.order, end, why))
+                self._finish_attempt(held, attempt, dropped(attempt, held.stop_why or self._leaving))
         held.follow(self._now_s)
         self._judge_running(held, event.started)
         self._stop_if_idle(held)

@@ -114,7 +114,7 @@ def _history(row: TaskRow, end: AttemptEnd, now_s: float) -> AttemptRow:
         worker_id=row.worker_id,
         end=end.end,
         ended_at_s=now_s,
-        why=storable(end.failure.what) if end.failure else "",
+        why=storable(end.failure.what_and_why) if end.failure else "",
     )
 
 

@@ -146,7 +146,7 @@ def _end_arguments(operation: EndAttempts) -> Arguments:
         [end.end.value for end in ends],
         [_packed(end.result) for end in ends],
         [_packed(end.failure) for end in ends],
-        [storable(end.failure.what) if end.failure else "" for end in ends],
+        [storable(end.failure.what_and_why) if end.failure else "" for end in ends],
         [end.last_log_line for end in ends],
         [end.retry_at_s for end in ends],
         operation.now_s,

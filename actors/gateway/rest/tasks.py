@@ -149,7 +149,7 @@ def how_it_ended(row: TaskRow) -> tuple[str, ...]:
     }
     failure = row.failure or Failure("", "")
     return tuple(
-        words for words in (sentences[row.state], f"{failure.what} {failure.why}".strip(), failure.fix) if words
+        words for words in (sentences[row.state], failure.what_and_why, failure.fix) if words
     )
 
 
@@ -215,7 +215,7 @@ def _view(row: TaskRow, names: dict[str, str]) -> TaskView:
         accepted_at_s=row.accepted_at_s,
         started_at_s=row.started_at_s,
         ended_at_s=row.ended_at_s,
-        failure=" ".join(part for part in (failure.what, failure.why) if part),
+        failure=failure.what_and_why,
         failure_code=failure.code,
         fix=failure.fix,
         traceback=failure.traceback,

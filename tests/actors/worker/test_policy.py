@@ -141,7 +141,7 @@ class TestHandingBack:
         asked = policy.handle(events.TimePassed(), at_s)
         assert asked == [events.Revoke("c1", frozenset(self.keys(3, 4)))]
         told = policy.handle(events.AttemptsRevoked("c1", self.keys(3, 4), self.keys(2)), at_s)
-        assert results(told) == [("task-4", End.DISCONNECTED, False), ("task-3", End.DISCONNECTED, False)]
+        assert results(told) == [("task-4", End.HANDED_BACK, False), ("task-3", End.HANDED_BACK, False)]
         (message,) = [one.message for one in told if isinstance(one, Send)]
         assert isinstance(message, AttemptsFinished)
         assert message.window == 1
@@ -152,7 +152,7 @@ class TestHandingBack:
         at_s = 10.0 + HAND_BACK_AFTER_S
         policy.handle(events.TimePassed(), at_s)
         told = policy.handle(events.AttemptsRevoked("c1", self.keys(4), self.keys(2, 3)), at_s)
-        assert results(told) == [("task-4", End.DISCONNECTED, False)]
+        assert results(told) == [("task-4", End.HANDED_BACK, False)]
         told = policy.handle(events.AttemptsReturned("c1", (done(2, 1.0), done(3))), at_s)
         assert results(told) == [("task-2", End.OK, True), ("task-3", End.OK, True)]
 
@@ -167,7 +167,7 @@ class TestHandingBack:
         large = msgspec.structs.replace(an_order(5), arguments=Payload("msgpack", b"", "blob/x", 1 << 20))
         run(policy, large, now_s=10.5)
         told = policy.handle(events.TimePassed(), 10.0 + HAND_BACK_AFTER_S)
-        assert results(told) == [("task-5", End.DISCONNECTED, False)]
+        assert results(told) == [("task-5", End.HANDED_BACK, False)]
 
 
 def test_large_inline_results_are_told_in_parts_that_fit_a_frame() -> None:

@@ -160,7 +160,7 @@ async def test_the_history_has_each_attempt_that_ended_otherwise_than_well(store
         worker_id="worker-1",
         end=End.DISCONNECTED,
         ended_at_s=30.0,
-        why="it broke� badly",
+        why="it broke� badly because",
     )
     assert await store.apply(ListAttempts(task_id="a")) == ((first, replace(first, attempt=2, end=End.KILLED, why="")),)
     assert await store.apply(ListAttempts(task_id="b")) == ((),)
