@@ -24,6 +24,7 @@ class Order(msgspec.Struct, kw_only=True):
     ordered_at_s: float
     number: int
     pending: bool = True  # it has not reported yet
+    came_at_s: float = 0.0  # when it did, if this leader heard it
     given_up: bool = False  # it is told to end, as it has not reported for too long
 
 
@@ -69,12 +70,12 @@ class OrderBook:
         if order.traits.node:
             self.nodes[order.traits.node] = order
 
-    def arrived(self, worker_id: str) -> bool:
+    def arrived(self, worker_id: str, now_s: float) -> bool:
         """A worker has reported; whether that is news."""
         order = self._orders.get(worker_id)
         if order is None or not order.pending:
             return False
-        order.pending = False
+        order.pending, order.came_at_s = False, now_s
         return True
 
     def take_late(self, ordered_before_s: float) -> tuple[str, ...]:

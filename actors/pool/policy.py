@@ -130,7 +130,7 @@ class PoolPolicy:
     def handle(self, letter: Letter, now_s: float) -> None:
         """Take one letter in: of the scheduler, the guard, and of who starts processes. Nobody else is listened to."""
         if letter.source == "scheduler":
-            self._from_scheduler(letter)
+            self._from_scheduler(letter, now_s)
         elif letter.source == "guard":
             self._from_guard(letter)
         elif letter.source == "spawner":
@@ -138,7 +138,7 @@ class PoolPolicy:
         elif letter.source == "clusters":
             self._from_clusters(letter, now_s)
 
-    def _from_scheduler(self, letter: Letter) -> None:
+    def _from_scheduler(self, letter: Letter, now_s: float) -> None:
         match letter.message:
             case scheduling.RoomWanted() as message:
                 self._wishes.hear(message)
@@ -149,7 +149,7 @@ class PoolPolicy:
                 self.book.disband(gang_id)
                 self._questions.end_gang(gang_id)
             case scheduling.WorkerArrived(worker_id=worker_id):
-                if self.book.arrived(worker_id):
+                if self.book.arrived(worker_id, now_s):
                     self._drained_at_s = -TOLD_AGAIN_S
 
     def _from_guard(self, letter: Letter) -> None:
@@ -205,7 +205,7 @@ class PoolPolicy:
         order = self.book.gone(message.worker_id)
         if order is None:
             return
-        self._back_off.ended(order.ordered_at_s, message.expected, now_s)
+        self._back_off.ended(order, now_s, expected=message.expected)
         gone = scheduling.WorkerGone(worker_id=message.worker_id, evidence=message.evidence)
         self._sends.append(Send("scheduler", gone))
 

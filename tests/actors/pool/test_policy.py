@@ -5,6 +5,7 @@ from levers9_test_deciding import SHAPE, SIZE
 from levers9_test_pool import Stage, node, reasons
 
 from levers9.actors.pool import GuardSettings, PoolSettings
+from levers9.actors.pool.backing_off import STEADY_AFTER_S
 from levers9.errors import OutcomeUnknown, StoreUnavailable
 from levers9.model.figures import WORKER_START_LIMIT_S
 from levers9.model.nodes import NodeOffer, Traits
@@ -139,14 +140,81 @@ class TestCrashLoop:
         assert reasons(sent) == ["its last 2 workers ended early; the next one starts in a moment."]
         assert sent.only(scheduling.PoolHeld).backs_off
 
-    @pytest.mark.parametrize(("lived_s", "expected"), [(30.0, False), (1.0, True)])
-    def test_one_that_lived_or_was_told_to_leave_is_no_failure(self, lived_s: float, expected: bool) -> None:
+    def test_one_that_was_asked_to_go_says_nothing_of_the_next(self) -> None:
         stage = Stage(min_workers=1)
         stage.say()
         for _ in range(5):
-            stage.now_s += lived_s
+            stage.say(stage.exited(stage.ordered()[-1], expected=True))
+        assert len(stage.starts) == 6
+
+    def test_what_was_counted_before_one_was_asked_to_go_counts_on(self) -> None:
+        stage = Stage(min_workers=1)
+        stage.say()
+        for expected in (False, True, False):
+            stage.say(stage.exited(stage.ordered()[-1], expected=expected))
+        assert len(stage.starts) == 3
+        stage.tick(1.0)
+        assert len(stage.starts) == 4
+
+    @pytest.mark.parametrize("expected", [False, True])
+    def test_one_that_came_has_started_however_it_ended(self, expected: bool) -> None:
+        stage = Stage(min_workers=1)
+        stage.say()
+        for _ in range(5):
+            stage.say(*stage.arrived(stage.ordered()[-1]))
+            stage.now_s += STEADY_AFTER_S
             stage.say(stage.exited(stage.ordered()[-1], expected=expected))
         assert len(stage.starts) == 6
+
+    def test_one_of_an_earlier_leader_that_had_come_has_started_too(self) -> None:
+        stage = Stage(min_workers=1)
+        stage.say()
+        for _ in range(3):
+            stage.say(*stage.arrived(stage.ordered()[-1]))
+            stage.begin_pool()
+            stage.gone(stage.ordered()[-1], expected=False)
+            stage.say()
+        assert len(stage.starts) == 4
+
+    def test_one_that_falls_over_as_soon_as_it_has_come_has_not_really_started(self) -> None:
+        stage = Stage(min_workers=1)
+        stage.say()
+        for _ in range(2):
+            stage.say(*stage.arrived(stage.ordered()[-1]))
+            stage.say(stage.exited(stage.ordered()[-1]))
+        assert len(stage.starts) == 2
+        stage.tick(1.0)
+        assert len(stage.starts) == 3
+
+    def test_one_that_never_came_has_failed_however_long_that_took(self) -> None:
+        stage = Stage(min_workers=1)
+        stage.say()
+        for _ in range(2):
+            stage.tick(60.0)
+            stage.say(stage.exited(stage.ordered()[-1]))
+        assert len(stage.starts) == 2
+
+    def test_one_that_is_told_to_end_since_it_never_came_has_failed(self) -> None:
+        stage = Stage(min_workers=1)
+        stage.say()
+        for _ in range(2):
+            stage.tick(WORKER_START_LIMIT_S)
+            stage.say(stage.exited(stage.ordered()[-1], expected=True))
+        assert len(stage.starts) == 2
+
+    def test_a_start_that_went_well_ends_the_waiting(self) -> None:
+        stage = Stage(min_workers=2)
+        stage.say()
+        first, _ = stage.ordered()
+        stage.say(*stage.arrived(first))
+        stage.tick(STEADY_AFTER_S)
+        for _ in range(4):
+            stage.tick(8.0)
+            stage.say(stage.exited(stage.ordered()[-1]))
+        waiting = len(stage.starts)
+        sent = stage.say(stage.exited(first, expected=True))
+        assert len(stage.starts) == waiting + 2
+        assert reasons(sent) == [""]
 
 
 class TestOnesThatNeverReport:
