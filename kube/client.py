@@ -23,6 +23,7 @@ T = TypeVar("T", bound=msgspec.Struct)
 R = TypeVar("R")
 
 WATCH_S: Final = 300.0  # a watch lasts so long at least, and up to twice, so that they never all end at once
+WATCH_BEGINS_WITHIN_S: Final = 15.0  # the API server begins to answer at once, or once its cache has that version
 WATCH_END_GRACE_S: Final = 30.0  # nothing for as long as the watch was to last, and this: its end got lost
 PAGED_TRIES: Final = 3  # a list that expires while we read it page by page so often is asked for in one piece
 MERGE_PATCH: Final = "application/merge-patch+json"
@@ -92,6 +93,7 @@ class KubeClient:
             target=paths.collection(kind, namespace)
             + paths.watch_of(labels, fields, since=since, limit_s=int(lasts_s)),
             what=f"watch {kind.plural}",
+            begins_within_s=WATCH_BEGINS_WITHIN_S,
             quiet_s=lasts_s + WATCH_END_GRACE_S,
         )
         events = Events(kind.type, f"{asked.what} at {self.endpoint.server}")

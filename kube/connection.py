@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import email.utils
+import math
 import socket
 import ssl
 from collections.abc import AsyncGenerator, AsyncIterator, Callable
@@ -59,6 +60,7 @@ class Request(msgspec.Struct, frozen=True, kw_only=True):
     body: bytes = b""
     content_type: str = JSON
     quiet_s: float = ANSWER_WITHIN_S  # how long nothing may come
+    begins_within_s: float = math.inf  # how long until the answer begins, with the connection that it needs
 
     @property
     def may_repeat(self) -> bool:
@@ -186,7 +188,9 @@ class Connection:
             timeout=httpx2.Timeout(request.quiet_s, connect=CONNECT_WITHIN_S, write=ANSWER_WITHIN_S),
             extensions={"sni_hostname": here.tls_name} if here.tls_name else None,
         )
-        return await self._http.send(built, stream=True)
+        with trio.move_on_after(request.begins_within_s):
+            return await self._http.send(built, stream=True)
+        raise httpx2.ReadTimeout("no answer began", request=built)
 
     async def _renew_when_due(self) -> None:
         if trio.current_time() - self._renewed_at_s < self._endpoint.renew_after_s:

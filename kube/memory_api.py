@@ -67,6 +67,7 @@ class MemoryApi:
         self._answer_lost = False
         self._cuts = 0
         self._cut_abruptly = False
+        self._silences = 0
         self._requests = self._lists = self._watches = self._watches_open = 0
         for namespace in namespaces:
             self._objects.create(NAMESPACES, {"metadata": {"name": namespace}})
@@ -200,6 +201,10 @@ class MemoryApi:
         for lot in self._lots.values():
             lot.unpark_all()
 
+    def silence_watches(self) -> None:
+        """The watches there are bring nothing any more, and never end: as where a proxy lost what is behind it."""
+        self._silences += 1
+
     def go_away(self) -> None:
         """Nothing is answered, until it comes back."""
         self._away = True
@@ -269,7 +274,7 @@ class MemoryApi:
     async def _changes(self, kind: Kind[T], selection: Selection, since: str) -> AsyncGenerator[Change[T], None]:
         history = self._objects.history(kind)
         lot = self._lots.setdefault(table_of(kind), trio.lowlevel.ParkingLot())
-        position, cuts = history.after(int(since)), self._cuts
+        position, cuts, silences = history.after(int(since)), self._cuts, self._silences
         ends_s = trio.current_time() + self.watch_limit_s
         while self._goes_on(cuts) and trio.current_time() < ends_s:
             if position < history.end:
@@ -278,11 +283,14 @@ class MemoryApi:
                 if change is not None:
                     await trio.lowlevel.checkpoint()
                     yield change
-                continue
-            with trio.move_on_at(min(ends_s, trio.current_time() + self.bookmark_every_s)) as scope:
-                await lot.park()
-            if scope.cancelled_caught and position == history.end and self._goes_on(cuts):
-                yield Change(type=ChangeType.BOOKMARK, item=None, version=str(self._objects.version))
+            else:
+                with trio.move_on_at(min(ends_s, trio.current_time() + self.bookmark_every_s)) as scope:
+                    await lot.park()
+                speaks = silences == self._silences and self._goes_on(cuts)
+                if scope.cancelled_caught and position == history.end and speaks:
+                    yield Change(type=ChangeType.BOOKMARK, item=None, version=str(self._objects.version))
+            if silences != self._silences:
+                await trio.sleep_forever()
 
     def _goes_on(self, cuts: int) -> bool:
         if cuts == self._cuts:

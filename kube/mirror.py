@@ -13,7 +13,7 @@ import trio
 from ..errors import KubeRefused, KubeUnavailable, VersionGone
 from ..model.ids import Chance
 from ..wire.redial import Redial
-from .face import ChangeType, Kind, Kube
+from .face import Change, ChangeType, Kind, Kube
 
 T = TypeVar("T", bound=msgspec.Struct)
 
@@ -21,6 +21,10 @@ AGAIN_MIN_S: Final = 0.05
 AGAIN_FIRST_MAX_S: Final = 1.0  # a watch that ended is opened again within this: a change is to be told within a second
 AGAIN_MAX_S: Final = 30.0
 HEALTHY_AFTER_S: Final = 10.0  # one request in as long is no burden
+# A watch that brought nothing for so long is dead: an API server says once a minute (60.5 s at most, measured) where it
+# is. To open the next one may take as long as `client` waits, so that a view is never older than 90 s without a word.
+WATCH_QUIET_S: Final = 75.0
+SILENT_WATCHES: Final = 4  # in a row; then something between may swallow what they bring, and we list
 
 _log: Final = structlog.get_logger()
 
@@ -62,6 +66,7 @@ class MirrorStatistics(msgspec.Struct, frozen=True, kw_only=True):
     changes: int
     bookmarks: int
     failures: int
+    silences: int
     version: str
     age_s: float
     error: str
@@ -83,12 +88,14 @@ class Mirror(Generic[T]):
         namespace: str = "",
         labels: str = "",
         fields: str = "",
+        quiet_s: float = WATCH_QUIET_S,
     ) -> None:
         self._kube = kube
         self._kind = kind
         self._tell = tell
         self._chance = chance
         self._namespace, self._labels, self._fields = namespace, labels, fields
+        self._quiet_s = quiet_s
         self._redial = Redial(
             first_min_s=AGAIN_MIN_S,
             first_max_s=AGAIN_FIRST_MAX_S,
@@ -101,6 +108,8 @@ class Mirror(Generic[T]):
         self._whole_at_s = math.nan
         self._healthy_s = 0.0
         self._lists = self._watches = self._changes = self._bookmarks = self._failures = 0
+        self._silences = 0
+        self._silent = 0  # watches in a row that brought nothing
 
     async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
         """Follow until cancelled. Started once everything has been told for the first time."""
@@ -132,6 +141,7 @@ class Mirror(Generic[T]):
             changes=self._changes,
             bookmarks=self._bookmarks,
             failures=self._failures,
+            silences=self._silences,
             version=self._version,
             age_s=self._age_s(),
             error=self._error,
@@ -152,13 +162,16 @@ class Mirror(Generic[T]):
         self._watches += 1
         opened_s = trio.current_time()
         try:
-            await self._follow()
-            self._whole_at_s = trio.current_time()
+            if await self._follow():
+                self._whole_at_s = trio.current_time()
+            else:
+                self._fell_silent()
         finally:
             self._watched = False
             self._healthy_s = max(self._healthy_s, trio.current_time() - opened_s)
 
-    async def _follow(self) -> None:
+    async def _follow(self) -> bool:
+        """Watch until the watch ends, which is True, or falls silent."""
         watch = self._kube.watch(
             self._kind, self._namespace, since=self._version, labels=self._labels, fields=self._fields
         )
@@ -166,15 +179,33 @@ class Mirror(Generic[T]):
             self._watched = True
             self._whole_at_s = trio.current_time()
             await self._came_back()
-            async for change in changes:
-                if change.item is not None:
-                    self._changes += 1
-                    await self._tell(Changed(change.type, change.item))
-                else:
-                    self._bookmarks += 1
-                self._version = change.version
-                self._whole_at_s = trio.current_time()
-                self._healthy_s = math.inf  # a watch that brings something is worth opening again at once
+            while True:
+                with trio.move_on_after(self._quiet_s) as silence:
+                    change = await anext(changes, None)
+                if silence.cancelled_caught:
+                    return False
+                if change is None:
+                    return True
+                await self._take(change)
+
+    async def _take(self, change: Change[T]) -> None:
+        self._silent = 0
+        if change.item is not None:
+            self._changes += 1
+            await self._tell(Changed(change.type, change.item))
+        else:
+            self._bookmarks += 1
+        self._version = change.version
+        self._whole_at_s = trio.current_time()
+        self._healthy_s = math.inf  # a watch that brings something is worth opening again at once
+
+    def _fell_silent(self) -> None:
+        """The next watch goes on where this one was, and so asks whether anybody is there. To list comes last."""
+        self._silences += 1
+        self._silent += 1
+        if self._silent >= SILENT_WATCHES:
+            self._silent = 0
+            self._version = ""
 
     async def _failed(self, error: KubeUnavailable | KubeRefused) -> None:
         self._failures += 1

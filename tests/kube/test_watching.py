@@ -12,11 +12,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from levers9.errors import KubeRefused, KubeUnavailable, VersionGone
-from levers9.kube.client import WATCH_END_GRACE_S, WATCH_S, open_kube
+from levers9.kube.client import WATCH_BEGINS_WITHIN_S, WATCH_END_GRACE_S, WATCH_S, open_kube
 from levers9.kube.connection import CLOSE_WITHIN_S, PROBE_AFTER_S, http_client
 from levers9.kube.endpoint import Endpoint
 from levers9.kube.face import Change, ChangeType
 from levers9.kube.kinds import PODS
+from levers9.kube.mirror import WATCH_QUIET_S
 from levers9.kube.objects import Pod
 from levers9.kube.watching import Events, Lines
 from levers9.model.ids import Chance
@@ -171,6 +172,20 @@ async def test_the_network_is_asked_whether_a_silent_peer_is_still_there() -> No
             assert kept.getsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE) == 1
             assert kept.getsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPIDLE) == PROBE_AFTER_S
             assert kept.getsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT) == 50_000
+
+
+@pytest.mark.slow
+async def test_a_watch_that_is_not_begun_is_given_up_long_before_it_would_end() -> None:
+    async def live() -> float:
+        async with a_raw_server(stalls=True) as server:
+            with pytest.raises(KubeUnavailable, match="does not answer in time"):
+                await watched(server.url)
+        return trio.current_time()
+
+    run = trio.testing.MockClock(autojump_threshold=0.1)
+    lasted_s = await trio.to_thread.run_sync(lambda: trio.run(live, clock=run))
+    assert WATCH_BEGINS_WITHIN_S <= lasted_s < WATCH_BEGINS_WITHIN_S + CLOSE_WITHIN_S + 1
+    assert WATCH_QUIET_S + WATCH_BEGINS_WITHIN_S <= 90
 
 
 @pytest.mark.slow
