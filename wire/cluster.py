@@ -46,7 +46,10 @@ class JobPhase(enum.StrEnum):
 
 
 class JobReport(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """A worker's Job as the agent sees it. `why` is the reason why it has not started, or how it ended."""
+    """A worker's Job as the agent sees it. `why` is the reason why it has not started, or how it ended.
+
+    Of one that has ended `expected` says that it left, or was asked to, or that its place was taken from it.
+    """
 
     worker_id: str
     phase: JobPhase
@@ -56,6 +59,7 @@ class JobReport(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     since_s: float = 0.0
     why: str = ""
     address: str = ""  # its pod's, once it has one
+    expected: bool = False
 
 
 class ClusterReported(Message, frozen=True, kw_only=True):

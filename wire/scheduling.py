@@ -355,7 +355,10 @@ class WorkerStarted(Message, frozen=True, kw_only=True):
 
 
 class WorkerExited(Message, frozen=True, kw_only=True):
-    """The process of an order has ended, or never was; `expected` when it was told to leave."""
+    """The process of an order has ended, or never was.
+
+    `expected` when it was told to leave, or its place was taken from it: that says nothing of how a next one starts.
+    """
 
     sender: ClassVar[str] = "spawner"
     receiver: ClassVar[str] = "pool"

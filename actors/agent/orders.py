@@ -249,9 +249,11 @@ class OrderKeeper:
             there = not worker.node_uid or self._inventory.there(worker.node_uid)
             ended = worker.evidence(there, self._inventory.ready(worker.node_uid))
             if ended is not None:
-                worker.ended, worker.over_s, self.changed = ended, now_s, True
+                worker.end(ended, now_s, node_there=there)
+                self.changed = True
                 misplaced = "" if worker.finished else ended
         if worker.overdue(now_s):
+            worker.late = True
             pod = worker.alive
             misplaced = f"{_NEVER_STARTED}. {pod.why if pod is not None else ''}".rstrip()
         if not misplaced:

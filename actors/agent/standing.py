@@ -12,11 +12,15 @@ from ...kube.objects import Condition, ContainerStatus, Job, Pod
 _PULLS: Final = frozenset({"ErrImagePull", "ImagePullBackOff", "InvalidImageName", "RegistryUnavailable"})
 _QUIET: Final = frozenset({"", "ContainerCreating", "PodInitializing"})
 _KILLED_BY: Final = "DisruptionTarget"
+_PUSHED_OUT: Final = frozenset({"Evicted", "Preempting", "NodeShutdown", "Shutdown", "Terminated", "NodeLost"})
 _WHY_MAX: Final = 500  # characters
 
 
 class PodStanding(msgspec.Struct, frozen=True, kw_only=True):
-    """A worker's pod. `why` says why it has not started, or how it ended."""
+    """A worker's pod. `why` says why it has not started, or how it ended.
+
+    `expected`: it ended as it should, was deleted, or had to make way (a taint, a preemption, a drain).
+    """
 
     uid: str
     job_uid: str
@@ -25,6 +29,7 @@ class PodStanding(msgspec.Struct, frozen=True, kw_only=True):
     ended: bool = False
     leaving: bool = False
     why: str = ""
+    expected: bool = False
     address: str = ""
 
 
@@ -42,6 +47,7 @@ def pod_standing(pod: Pod) -> PodStanding:
         ended=ended,
         leaving=bool(pod.metadata.deletion_timestamp),
         why=_cut(why),
+        expected=ended and _is_expected(pod),
         address=pod.status.pod_ip,
     )
 
@@ -67,6 +73,16 @@ def _why_not_pulled(pod: Pod, reason: str, message: str) -> str:
     with_what = f"with the pull secret {secrets}" if secrets else "without a pull secret"
     said = f": {message}" if message else ""
     return f"The image {image} cannot be pulled {with_what} ({reason}{said})"
+
+
+def _is_expected(pod: Pod) -> bool:
+    disrupted = _condition(pod.status.conditions, _KILLED_BY)
+    return (
+        pod.status.phase == "Succeeded"
+        or pod.status.reason in _PUSHED_OUT
+        or bool(pod.metadata.deletion_timestamp)
+        or (disrupted is not None and disrupted.status == "True")
+    )
 
 
 def _how_ended(pod: Pod, statuses: Iterable[ContainerStatus]) -> str:

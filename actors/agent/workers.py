@@ -50,6 +50,8 @@ class Worker:
     removing: str = ""  # why its Job is to go
     refused: str | None = None
     ended: str | None = None
+    expected: bool = False  # its end, which says nothing of how another one would start
+    late: bool = False  # it is removed since it has not started
     over_s: float = 0.0  # when it was refused, or ended
     phase: JobPhase = JobPhase.NO_POD
     since_s: float = 0.0
@@ -122,6 +124,13 @@ class Worker:
             return (self.removing or "Its Job was removed") if node_ready else None
         return None
 
+    def end(self, why: str, now_s: float, *, node_there: bool) -> None:
+        """There is evidence of its end."""
+        last = self.pods.get(self.pod_uid)
+        taken = last.expected if last is not None else bool(self.lost_pod) or self.job_end is None
+        self.ended, self.over_s = why, now_s
+        self.expected = not node_there or (taken and not self.late)
+
     def overdue(self, now_s: float) -> bool:
         """Whether its Job is to be removed, since its pod has not started for too long."""
         return bool(self.job_uid) and self.pending and now_s - self.began_s >= JOB_START_LIMIT_S
@@ -140,6 +149,7 @@ class Worker:
             since_s=self.since_s,
             why=why,
             address=self.alive.address if phase is JobPhase.RUNNING and self.alive is not None else "",
+            expected=self.expected,
         )
 
     def _standing(self, now_s: float) -> tuple[JobPhase, str]:

@@ -73,10 +73,11 @@ class Started(msgspec.Struct, frozen=True):
 
 
 class Exited(msgspec.Struct, frozen=True):
-    """There is evidence that a worker has ended, or never was."""
+    """There is evidence that a worker has ended, or never was; `expected`: that says nothing of the next one."""
 
     worker_id: str
     evidence: str
+    expected: bool
 
 
 Effect = Create | Delete | Started | Exited
@@ -203,7 +204,7 @@ class Jobs:
         if there.phase is JobPhase.REFUSED:
             yield from self._refused(job, there)
         elif there.phase is JobPhase.ENDED:
-            yield self._exit(job, there.why or "its pod has ended")
+            yield self._exit(job, there.why or "its pod has ended", expected=there.expected or not job.wanted)
         else:
             yield from self._stands(job, there, node)
 
@@ -235,7 +236,7 @@ class Jobs:
     def _missing(self, job: Job, report: ClusterReported, node: NodeReport | None, now_s: float) -> Iterator[Effect]:
         evidence = self._evidence(job, report, node, now_s)
         if evidence:
-            yield self._exit(job, evidence)
+            yield self._exit(job, evidence, expected=not job.refused)
         elif not job.wanted:
             yield Delete(job.worker_id, job.why)
         elif not job.seen:
@@ -288,10 +289,10 @@ class Jobs:
         job.node_uid, job.ordered, job.said_at_s = node.uid, True, now_s
         yield Create(job)
 
-    def _exit(self, job: Job, evidence: str) -> Exited:
+    def _exit(self, job: Job, evidence: str, *, expected: bool) -> Exited:
         self._remove(job)
         known = not job.why or job.why == evidence
-        return Exited(job.worker_id, evidence if known else f"{job.why}: {evidence}")
+        return Exited(job.worker_id, evidence if known else f"{job.why}: {evidence}", expected)
 
 
 def _is_complete(report: ClusterReported) -> bool:

@@ -243,11 +243,12 @@ class ClustersPolicy:
                     at_s = cluster.heard_at_s
                     started = scheduling.WorkerStarted(worker_id=worker_id, handle=handle, at_s=at_s)
                     self._plan.send(f"pool/{cluster.pool}", started)
-                case Exited(worker_id=worker_id, evidence=evidence):
-                    self._exited(cluster.pool, worker_id, evidence)
+                case Exited(worker_id=worker_id, evidence=evidence, expected=expected):
+                    self._exited(cluster.pool, worker_id, evidence, expected=expected)
 
-    def _exited(self, pool: str, worker_id: str, evidence: str) -> None:
-        self._plan.send(f"pool/{pool}", scheduling.WorkerExited(worker_id=worker_id, evidence=evidence))
+    def _exited(self, pool: str, worker_id: str, evidence: str, *, expected: bool = True) -> None:
+        exited = scheduling.WorkerExited(worker_id=worker_id, evidence=evidence, expected=expected)
+        self._plan.send(f"pool/{pool}", exited)
 
     def _order(self, cluster: Cluster, job: Job) -> CreateWorkerJob:
         spec = cluster.row.spec

@@ -223,39 +223,51 @@ def test_why_a_pod_does_not_start_is_told(
 
 
 @pytest.mark.parametrize(
-    ("phase", "status", "why"),
+    ("phase", "status", "why", "expected"),
     [
         (
             "Failed",
             {"containerStatuses": [{"name": "app", "state": {"terminated": {"exitCode": 7, "reason": "Error"}}}]},
             "It exited with code 7",
+            False,
         ),
         (
             "Failed",
             {"containerStatuses": [{"name": "app", "state": {"terminated": {"exitCode": 137, "reason": "OOMKilled"}}}]},
             "It exited with code 137 (OOMKilled)",
+            False,
         ),
         (
             "Failed",
             {"reason": "Evicted", "message": "DiskPressure"},
             "Kubernetes ended its pod (Evicted): DiskPressure",
+            True,
+        ),
+        (
+            "Failed",
+            {"reason": "UnexpectedAdmissionError", "message": "no card is free"},
+            "Kubernetes ended its pod (UnexpectedAdmissionError): no card is free",
+            False,
         ),
         (
             "Failed",
             {"conditions": [{"type": "DisruptionTarget", "status": "True", "reason": "PreemptionByScheduler"}]},
             "Kubernetes ended its pod (PreemptionByScheduler): ",
+            True,
         ),
-        ("Failed", {}, "Its pod failed"),
-        ("Succeeded", {}, "It exited with code 0"),
+        ("Failed", {}, "Its pod failed", False),
+        ("Succeeded", {}, "It exited with code 0", True),
     ],
 )
-def test_how_a_pod_ended_is_told_until_nobody_wants_it(phase: str, status: dict[str, object], why: str) -> None:
+def test_how_a_pod_ended_is_told_until_nobody_wants_it_and_whether_that_says_something_of_the_next_one(
+    phase: str, status: dict[str, object], why: str, expected: bool
+) -> None:
     agent = Watched()
     agent.see(nodes=[node()])
     running(agent)
     assert standing(agent).phase is JobPhase.RUNNING
     agent.say(ours(phase=phase, uid="pod-w1", status=status))
-    assert (standing(agent).phase, standing(agent).why) == (JobPhase.ENDED, why)
+    assert (standing(agent).phase, standing(agent).why, standing(agent).expected) == (JobPhase.ENDED, why, expected)
     agent.say(events.JobIs(job("w1"), gone=True))
     agent.say(events.PodIs(ours(phase=phase, uid="pod-w1", status=status).pod, gone=True))
     assert standing(agent).why == why
@@ -274,7 +286,7 @@ def test_a_pod_that_is_deleted_by_force_on_a_silent_node_may_run_until_the_node_
     assert told.phase is JobPhase.RUNNING
     assert "nobody knows" in told.why
     agent.say(events.NodeIs(node()))
-    assert standing(agent).phase is JobPhase.ENDED
+    assert (standing(agent).phase, standing(agent).expected) == (JobPhase.ENDED, True)
 
 
 def test_a_node_that_is_gone_ends_its_worker_and_the_job_goes_too() -> None:
@@ -284,6 +296,7 @@ def test_a_node_that_is_gone_ends_its_worker_and_the_job_goes_too() -> None:
     decisions = agent.say(events.NodeIs(node(), gone=True))
     assert [type(one) for one in decisions] == [DropJob]
     assert (standing(agent).phase, standing(agent).why) == (JobPhase.ENDED, "Its node is gone")
+    assert standing(agent).expected
 
 
 def test_a_job_is_removed_when_its_pod_has_not_started_within_twenty_minutes() -> None:
@@ -299,7 +312,7 @@ def test_a_job_is_removed_when_its_pod_has_not_started_within_twenty_minutes() -
     agent.say(events.JobDropped("w1"))
     agent.say(events.PodIs(ours().pod, gone=True))
     agent.say(events.JobIs(job("w1"), gone=True))
-    assert standing(agent).why == dropped.why
+    assert (standing(agent).why, standing(agent).expected) == (dropped.why, False)
 
 
 def test_a_worker_that_started_is_never_removed_for_its_age() -> None:

@@ -100,6 +100,7 @@ class TestOrders:
         assert (exits(sent), deleted(sent), created(sent)) == ([], ["w1"], [])
         sent = stage.reports(cluster_id, a_node("n1"))
         assert exits(sent) == [("w1", "its agent did not create it: It was ordered for the namespace x")]
+        assert not sent.only(scheduling.WorkerExited).expected
 
     def test_an_order_that_was_refused_and_then_taken_after_all_is_deleted(self) -> None:
         stage = Stage()
@@ -163,6 +164,32 @@ class TestOrders:
             assert (exits(sent), deleted(sent)) == ([], ["w1"])
         stage.now_s += 10.0
         assert len(exits(stage.reports(cluster_id, a_node("n1")))) == 1
+
+
+class TestWhatAnEndSaysOfTheNext:
+    @pytest.mark.parametrize("expected", [False, True])
+    def test_of_one_that_ended_its_agent_knows(self, expected: bool) -> None:
+        stage = Stage()
+        cluster_id = stage.ready()
+        stage.orders()
+        jobs = (a_job("w1", JP.ENDED, why="it ended", expected=expected),)
+        sent = stage.reports(cluster_id, a_node("n1"), jobs=jobs)
+        assert sent.only(scheduling.WorkerExited).expected is expected
+
+    def test_one_that_its_pool_wanted_to_end_says_nothing(self) -> None:
+        stage = Stage()
+        cluster_id = stage.ready()
+        stage.orders()
+        stage.pool(said.EndWorkerJob(pool=LAB, worker_id="w1", why="of no use"))
+        sent = stage.reports(cluster_id, a_node("n1"), jobs=(a_job("w1", JP.ENDED),))
+        assert sent.only(scheduling.WorkerExited).expected
+
+    def test_nor_does_one_whose_job_somebody_deleted(self) -> None:
+        stage = Stage()
+        cluster_id = stage.ready()
+        stage.orders()
+        stage.reports(cluster_id, a_node("n1"), jobs=(a_job("w1"),))
+        assert stage.reports(cluster_id, a_node("n1")).only(scheduling.WorkerExited).expected
 
 
 class TestEvidence:

@@ -243,7 +243,7 @@ async def test_one_is_ended_and_its_end_says_why(tmp_path: Path) -> None:
         await workers.end(EndWorker(worker_id="worker-0", why="it was of no use"))
         await workers.end(EndWorker(worker_id="worker-7", why="of another host"))
         evidence = "it was of no use: its process was ended by signal 15"
-        assert await told.next() == scheduling.WorkerExited(worker_id="worker-0", evidence=evidence)
+        assert await told.next() == scheduling.WorkerExited(worker_id="worker-0", evidence=evidence, expected=True)
         assert workers.alive == ("worker-1",)
         reign.cancel_scope.cancel()
     await workers.stop_all()
