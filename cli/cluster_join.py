@@ -17,8 +17,8 @@ from ..kube import kinds
 from ..kube.face import Kube
 from ..model.figures import JOIN_LOOK_S
 from ..model.loopback import is_loopback
+from ..wire.rest.clusters import ClusterAttached, ClusterList, ClusterShown, ClusterView
 from .agent_state import AgentSeen, seen_of, tail_of, told_of_log
-from .cluster_views import Attached, Cluster, Clusters, Shown
 from .kube_context import Context, Part, agent_pods, agent_there, apply, by_hand, check_rights, parts_of, remove_moved
 from .node_survey import Survey, survey
 from .progress import Progress
@@ -47,12 +47,12 @@ class Wish(msgspec.Struct, frozen=True, kw_only=True):
 class Plane:
     """The control plane, as far as joining needs it."""
 
-    register: Callable[[Wish], Awaitable[Attached]]
-    show: Callable[[str], Awaitable[Shown]]
-    clusters: Callable[[], Awaitable[Clusters]]
+    register: Callable[[Wish], Awaitable[ClusterAttached]]
+    show: Callable[[str], Awaitable[ClusterShown]]
+    clusters: Callable[[], Awaitable[ClusterList]]
 
 
-async def join(wish: Wish, plane: Plane, kube: Kube, context: Context, progress: Progress) -> Cluster:
+async def join(wish: Wish, plane: Plane, kube: Kube, context: Context, progress: Progress) -> ClusterView:
     """Attach the cluster of a context. Raises `Refused` with what to do, and `DeadlinePassed` when nobody dials in."""
     known = (await plane.clusters()).clusters  # whoever is unknown to the control plane hears it first
     progress.tell(f"Context {context.name}, at {context.server}.")
@@ -73,7 +73,7 @@ async def join(wish: Wish, plane: Plane, kube: Kube, context: Context, progress:
     return await wait(wish, attached, plane, progress, kube)
 
 
-async def hand_out(wish: Wish, plane: Plane, progress: Progress) -> Cluster:
+async def hand_out(wish: Wish, plane: Plane, progress: Progress) -> ClusterView:
     """Register, print the manifest for somebody else to apply, and wait for the agent."""
     known = (await plane.clusters()).clusters
     attached = await plane.register(wish)
@@ -114,7 +114,7 @@ async def _survey(wish: Wish, kube: Kube, progress: Progress) -> Survey:
     return seen
 
 
-async def _check_namespace(wish: Wish, clusters: Sequence[Cluster], kube: Kube, progress: Progress) -> None:
+async def _check_namespace(wish: Wish, clusters: Sequence[ClusterView], kube: Kube, progress: Progress) -> None:
     """Raises `Refused` where another cluster's agent would lose its place."""
     there = await agent_there(kube, wish.namespace)
     if not there:
@@ -131,7 +131,7 @@ async def _check_namespace(wish: Wish, clusters: Sequence[Cluster], kube: Kube, 
         )
 
 
-def _namespace_before(wish: Wish, attached: Attached, known: Sequence[Cluster]) -> str:
+def _namespace_before(wish: Wish, attached: ClusterAttached, known: Sequence[ClusterView]) -> str:
     """The namespace out of which its agent moves; "" where it stays, or is new."""
     before = next((one.namespace for one in known if one.cluster_id == attached.cluster.cluster_id), "")
     return before if before != wish.namespace else ""
@@ -148,7 +148,7 @@ async def _move_out(cluster_id: str, namespace: str, kube: Kube, progress: Progr
     progress.tell(f"It moved out of namespace {namespace}: {removed} objects of it were deleted there.")
 
 
-def _tell_registered(attached: Attached, progress: Progress) -> None:
+def _tell_registered(attached: ClusterAttached, progress: Progress) -> None:
     name = attached.cluster.name
     said = "was attached already: its agent gets a new token" if attached.renewed else "is registered"
     progress.tell(f"{name} {said}. Its agent dials {attached.url}.")
@@ -174,7 +174,9 @@ def _named(parts: tuple[Part, ...]) -> str:
 # Waiting
 
 
-async def wait(wish: Wish, attached: Attached, plane: Plane, progress: Progress, kube: Kube | None) -> Cluster:
+async def wait(
+    wish: Wish, attached: ClusterAttached, plane: Plane, progress: Progress, kube: Kube | None
+) -> ClusterView:
     """Until the agent has reported. Raises `DeadlinePassed` with what is known of why it has not."""
     looker = _Looker(attached, kube, wish.namespace)
     state = ""
@@ -193,7 +195,7 @@ async def wait(wish: Wish, attached: Attached, plane: Plane, progress: Progress,
     raise DeadlinePassed(_too_late(wish, state, kube is not None))
 
 
-def _has_come(cluster: Cluster, attached: Attached) -> bool:
+def _has_come(cluster: ClusterView, attached: ClusterAttached) -> bool:
     """A report that is newer than what there was; of a renewed one, from an agent with the new token."""
     before = attached.cluster
     newer = cluster.last_seen_s > before.last_seen_s and cluster.status == "online"
@@ -203,14 +205,14 @@ def _has_come(cluster: Cluster, attached: Attached) -> bool:
 class _Looker:
     """Looks at the agent's pod through the person's own context, and at its log where that may tell more."""
 
-    def __init__(self, attached: Attached, kube: Kube | None, namespace: str) -> None:
+    def __init__(self, attached: ClusterAttached, kube: Kube | None, namespace: str) -> None:
         self._cluster_id = attached.cluster.cluster_id
         self._kube = kube
         self._namespace = namespace
         self._begun_s = trio.current_time()
         self.log: tuple[str, ...] = ()
 
-    async def look(self, cluster: Cluster) -> str:
+    async def look(self, cluster: ClusterView) -> str:
         """Where it stands, in a sentence."""
         if cluster.status == "online":
             return "The agent has dialled in, and looks at the nodes."
@@ -239,7 +241,7 @@ def _too_late(wish: Wish, state: str, applied: bool) -> str:
     return f"{what} {state} It is registered and applied, and goes on trying. See `{look}`, and `levers9 cluster list`."
 
 
-def warn_of_nodes(cluster: Cluster, progress: Progress) -> None:
+def warn_of_nodes(cluster: ClusterView, progress: Progress) -> None:
     """What the agent itself found odd about its nodes."""
     if cluster.problem:
         again = " Join again under the same name with another --selector." if "selector" in cluster.problem else ""

@@ -19,7 +19,15 @@ from ..errors import FORBIDDEN, INVALID, NOT_FOUND, ConfigError, KubeRefused, Ku
 from ..model.clusters import NAMESPACE
 from ..model.figures import JOIN_WAIT_S
 from ..model.selectors import parse, selector_of
-from .cluster_views import Attached, Cluster, Clusters, Left, Node, Shared, Shown
+from ..wire.rest.clusters import (
+    ClusterAttached,
+    ClusterLeft,
+    ClusterList,
+    ClusterShared,
+    ClusterShown,
+    ClusterView,
+    NodeView,
+)
 from .output import Json, ago, print_json, print_table
 from .plane import ask
 from .progress import Progress
@@ -97,7 +105,7 @@ def join(
     calls = _Calls(workspace)
     plane, progress = Plane(calls.register, calls.show, calls.clusters), Progress()
 
-    async def whole() -> Cluster:
+    async def whole() -> ClusterView:
         if manifest_only:
             return await hand_out(wish, plane, progress)
         return await _in_context(kubeconfig, context, "--manifest-only", partial(attach, wish, plane), progress)
@@ -126,19 +134,19 @@ class _Calls:
         self._query: dict[str, object] = {"workspace": workspace}
         self._asked = False
 
-    async def register(self, wish: msgspec.Struct) -> Attached:
+    async def register(self, wish: msgspec.Struct) -> ClusterAttached:
         """Attach it, or renew its token."""
         self._asked = True
         body = {key: value for key, value in msgspec.structs.asdict(wish).items() if key != "wait_s"}
-        return await self._in_thread(partial(ask, Attached, "POST", _AT, body, self._query))
+        return await self._in_thread(partial(ask, ClusterAttached, "POST", _AT, body, self._query))
 
-    async def show(self, name: str) -> Shown:
+    async def show(self, name: str) -> ClusterShown:
         """One cluster."""
-        return await self._in_thread(partial(ask, Shown, "GET", f"{_AT}/{quote(name)}", None, self._query))
+        return await self._in_thread(partial(ask, ClusterShown, "GET", f"{_AT}/{quote(name)}", None, self._query))
 
-    async def clusters(self) -> Clusters:
+    async def clusters(self) -> ClusterList:
         """All that we may see."""
-        return await self._in_thread(partial(ask, Clusters, "GET", _AT, None, {"nodes": "no", **self._query}))
+        return await self._in_thread(partial(ask, ClusterList, "GET", _AT, None, {"nodes": "no", **self._query}))
 
     def left_behind(self, name: str) -> str:
         """What there is of a cluster after Ctrl-C."""
@@ -171,7 +179,7 @@ def selector_text(conditions: Sequence[str]) -> str:
 @app.command(name="list")
 def list_(*, json: Json = False, format: Format = "table", workspace: Workspace = "") -> None:
     """List your own clusters, and those that are shared."""
-    found = ask(Clusters, "GET", _AT, query={"nodes": "no", "workspace": workspace}).clusters
+    found = ask(ClusterList, "GET", _AT, query={"nodes": "no", "workspace": workspace}).clusters
     if json or format == "json":
         print_json(found)
         return
@@ -181,7 +189,7 @@ def list_(*, json: Json = False, format: Format = "table", workspace: Workspace 
     print_table(headings, map(_row, found), "There are no clusters. `levers9 cluster join` attaches one.")
 
 
-def _row(one: Cluster) -> tuple[str, ...]:
+def _row(one: ClusterView) -> tuple[str, ...]:
     nodes = f"{one.nodes_ready}/{one.nodes_total}"
     cards = (str(one.cards), str(one.cards_ours), str(one.cards_free))
     pending = f" ({one.pending} pending)" if one.pending else ""
@@ -192,13 +200,13 @@ def _row(one: Cluster) -> tuple[str, ...]:
     )  # fmt: skip
 
 
-def _serves(one: Cluster) -> str:
+def _serves(one: ClusterView) -> str:
     if one.shared:
         return "everyone"
     return "this workspace" if one.owned else f"{one.workspace or 'its owner'} only"
 
 
-def _agent(one: Cluster) -> str:
+def _agent(one: ClusterView) -> str:
     if not one.agent_version:
         return "–"
     outdated = ", older than the control plane" if one.agent_outdated else ""
@@ -218,7 +226,7 @@ def nodes(name: Name, /, *, json: Json = False, workspace: Workspace = "") -> No
     _print_nodes(cluster.nodes)
 
 
-def _print_nodes(found: Sequence[Node]) -> None:
+def _print_nodes(found: Sequence[NodeView]) -> None:
     headings = ("NODE", "STATE", "CARDS", "OURS", "FREE", "CPU FREE", "MEMORY FREE", "WORKER", "WHY")
     rows = (
         (
@@ -244,7 +252,7 @@ def share(
         Give it back to the workspace that attached it.
     """
     path = f"cluster/{quote(name)}/shared"
-    found = ask(Shared, "PUT", path, {"shared": not off}, {"workspace": workspace})
+    found = ask(ClusterShared, "PUT", path, {"shared": not off}, {"workspace": workspace})
     if found.shared:
         print(f"{found.name} is shared: workers that start there from now on take work of every workspace.")
     else:
@@ -295,7 +303,7 @@ def leave(
             _tell_of_strangers(kubeconfig, context, workspace)
         raise
     _make_sure(cluster, yes)
-    detach(partial(ask, Left, "DELETE", f"{_AT}/{quote(name)}", None, {"workspace": workspace}))
+    detach(partial(ask, ClusterLeft, "DELETE", f"{_AT}/{quote(name)}", None, {"workspace": workspace}))
     print(f"{cluster.name} is detached: its agent's token and those of its workers are good for nothing.")
     if keep_agent or cluster.origin != "attached":
         return
@@ -324,19 +332,19 @@ def _tell_of_strangers(kubeconfig: Path | None, context: str, workspace: str) ->
             print(f"This context has an agent of a cluster that you do not see here. {how}", file=sys.stderr)
 
 
-async def _remove(cluster: Cluster, kube: object, _: object) -> int:
+async def _remove(cluster: ClusterView, kube: object, _: object) -> int:
     from .kube_context import remove_agent
 
     return await remove_agent(kube, cluster.cluster_id, cluster.namespace)  # type: ignore[arg-type]
 
 
-def _by_hand(cluster: Cluster) -> str:
+def _by_hand(cluster: ClusterView) -> str:
     from .kube_context import by_hand
 
     return by_hand(cluster.cluster_id, cluster.namespace)
 
 
-def _make_sure(cluster: Cluster, yes: bool) -> None:
+def _make_sure(cluster: ClusterView, yes: bool) -> None:
     if yes:
         return
     if not sys.stdin.isatty():
@@ -346,5 +354,5 @@ def _make_sure(cluster: Cluster, yes: bool) -> None:
         raise Refused(f"{cluster.name} stays attached.", code=INVALID)
 
 
-def _show(name: str, workspace: str) -> Shown:
-    return ask(Shown, "GET", f"{_AT}/{quote(name)}", query={"workspace": workspace})
+def _show(name: str, workspace: str) -> ClusterShown:
+    return ask(ClusterShown, "GET", f"{_AT}/{quote(name)}", query={"workspace": workspace})

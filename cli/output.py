@@ -13,6 +13,7 @@ import cyclopts
 import msgspec
 
 from ..model.hearsay import plain
+from ..wire.rest.answer import Answer
 
 T = TypeVar("T", bound=msgspec.Struct)
 
@@ -46,8 +47,11 @@ _COLOURS: Final = {
 
 
 def print_json(value: object) -> None:
-    """JSON for programs, indented for people."""
-    sys.stdout.write(msgspec.json.format(msgspec.json.encode(value), indent=2).decode() + "\n")
+    """JSON for programs, indented for people. That an answer is no error is said by our exit status."""
+    shown = msgspec.to_builtins(value)
+    if isinstance(value, Answer):
+        del shown["ok"]
+    sys.stdout.write(msgspec.json.format(msgspec.json.encode(shown), indent=2).decode() + "\n")
 
 
 def print_table(headings: Sequence[str], rows: Iterable[Sequence[str]], empty: str) -> None:

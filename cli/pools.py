@@ -7,10 +7,11 @@ from pathlib import Path
 from typing import Annotated, cast
 
 import cyclopts
-import msgspec
 
 from ..errors import INVALID, Refused
+from ..model.resources import Capacity
 from ..model.sentences import plural
+from ..wire.rest.pools import PoolList, PoolNames, PoolShown, PoolView
 from .output import Json, ago, print_json, print_table
 from .plane import ask
 
@@ -18,79 +19,10 @@ app = cyclopts.App(name="pool", help="Pools of workers: list, show, create, dele
 Name = Annotated[str, cyclopts.Parameter(name="NAME")]
 
 
-class Size(msgspec.Struct, frozen=True, kw_only=True):
-    """What a worker has."""
-
-    cpu_milli: int
-    memory_mib: int
-    gpu_count: int = 0
-    gpu_type: str = ""
-
-
-class Node(msgspec.Struct, frozen=True, kw_only=True):
-    """A named node, and the worker on it."""
-
-    name: str
-    state: str
-    capacity: Size
-    labels: dict[str, str]
-    worker_id: str
-
-
-class Pool(msgspec.Struct, frozen=True, kw_only=True):
-    """A pool as the control plane tells it."""
-
-    name: str
-    size: Size | None
-    min_workers: int
-    max_workers: int
-    workers: int
-    pending: int
-    wanted: int
-    wanted_gangs: int
-    beyond: bool
-    holds: tuple[str, ...]
-    serves: str
-    placement: str
-    created: bool
-    leaving: bool
-    nodes: tuple[Node, ...]
-
-
-class Pools(msgspec.Struct, frozen=True):
-    """The answer to `pool list`."""
-
-    pools: tuple[Pool, ...]
-
-
-class PoolWorker(msgspec.Struct, frozen=True, kw_only=True):
-    """A worker of a pool."""
-
-    worker_id: str
-    state: str
-    node: str
-    gang_id: str
-    ordered_at_s: float
-    why: str
-
-
-class Shown(msgspec.Struct, frozen=True):
-    """The answer to `pool show`."""
-
-    pool: Pool
-    workers: tuple[PoolWorker, ...]
-
-
-class Names(msgspec.Struct, frozen=True):
-    """The answer to a change."""
-
-    names: tuple[str, ...]
-
-
 @app.command(name="list")
 def list_(*, json: Json = False) -> None:
     """List pools in the order in which they are asked for workers."""
-    found = ask(Pools, "GET", "pools").pools
+    found = ask(PoolList, "GET", "pools").pools
     if json:
         print_json(found)
         return
@@ -98,7 +30,7 @@ def list_(*, json: Json = False) -> None:
     print_table(headings, map(_row, found), "There are no pools.")
 
 
-def _row(one: Pool) -> tuple[str, ...]:
+def _row(one: PoolView) -> tuple[str, ...]:
     state = "leaving" if one.leaving else "created" if one.created else "configured"
     size = "–" if one.size is None else size_of(one.size)
     counts = (str(len(one.nodes) or "–"), str(one.workers), str(one.pending), str(one.max_workers), str(one.wanted))
@@ -108,7 +40,7 @@ def _row(one: Pool) -> tuple[str, ...]:
 @app.command
 def show(name: Name, /, *, json: Json = False) -> None:
     """Show one pool: its size and nodes, its workers, what is wanted of it, and what holds that."""
-    found = ask(Shown, "GET", f"pools/{name}")
+    found = ask(PoolShown, "GET", f"pools/{name}")
     if json:
         print_json(found)
         return
@@ -124,7 +56,7 @@ def show(name: Name, /, *, json: Json = False) -> None:
     print_table(("WORKER", "STATE", "NODE", "GANG", "AGE", "WHY"), workers, "It has no workers.")
 
 
-def _sentences(pool: Pool) -> list[str]:
+def _sentences(pool: PoolView) -> list[str]:
     where = "of no size" if pool.size is None else f"of {size_of(pool.size)}"
     where = f"on {_count(len(pool.nodes), 'node')}" if pool.nodes else where
     said = [f"{pool.name}: {pool.min_workers} to {_count(pool.max_workers, 'worker')} {where}."]
@@ -179,7 +111,7 @@ def create(
     keys["name"] = name or keys.get("name", "")
     if not keys["name"]:
         raise Refused("The pool has no name.", fix="Write: levers9 pool create NAME.", code=INVALID)
-    found = ask(Names, "POST", "pools", body=keys)
+    found = ask(PoolNames, "POST", "pools", body=keys)
     if json:
         print_json(found)
     else:
@@ -200,7 +132,7 @@ def _read(path: Path) -> dict[str, object]:
 @app.command
 def delete(name: Name, /, *, json: Json = False) -> None:
     """Delete a pool that was created here: no new worker starts, those that run finish what they do."""
-    found = ask(Names, "DELETE", f"pools/{name}")
+    found = ask(PoolNames, "DELETE", f"pools/{name}")
     if json:
         print_json(found)
     else:
@@ -211,7 +143,7 @@ def _count(count: int, noun: str) -> str:
     return f"{count} {plural(noun, count)}"
 
 
-def size_of(size: Size) -> str:
+def size_of(size: Capacity) -> str:
     """A worker's size in a few words."""
     memory = f"{size.memory_mib / 1024:g} GiB" if size.memory_mib >= 1024 else f"{size.memory_mib} MiB"
     cards = f", {size.gpu_count} {size.gpu_type or plural('card', size.gpu_count)}" if size.gpu_count else ""

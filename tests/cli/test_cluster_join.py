@@ -13,12 +13,12 @@ from trio.testing import MockClock
 
 from levers9.actors.gateway.manifest import AgentManifest, render
 from levers9.cli.cluster_join import Plane, Wish, hand_out, join, warn_of_nodes
-from levers9.cli.cluster_views import Attached, Cluster, Clusters, Node, Shown
 from levers9.cli.kube_context import MANAGER, Context, agent_there, apply, check_rights, parts_of, remove_agent
 from levers9.cli.progress import Progress
 from levers9.errors import DeadlinePassed, KubeRefused, PeerProtocolError, Refused
 from levers9.kube import kinds
 from levers9.kube.memory import MemoryCluster
+from levers9.wire.rest.clusters import ClusterAttached, ClusterList, ClusterShown, ClusterView, NodeView
 
 CONTEXT = Context("here", "https://10.0.0.1:6443")
 TOLD = AgentManifest(
@@ -29,11 +29,11 @@ TOLD = AgentManifest(
     url="https://levers9.example",
     token="l9_agent_" + "A" * 43,
 )
-WAITING = Cluster(
+WAITING = ClusterView(
     name="lab-1", gpu_type="H100", status="waiting", shared=False, owned=True, cluster_id="cluster-1",
     namespace="levers9",
 )  # fmt: skip
-NODE = Node(name="n1", state="ready", ready=True, gpus=8, gpus_free=8)
+NODE = NodeView(name="n1", state="ready", ready=True, gpus=8, gpus_free=8)
 ONLINE = msgspec.structs.replace(WAITING, status="online", last_seen_s=9.0, nodes=(NODE,), matched=1)
 WISH = Wish(
     name="lab-1", gpu_type="H100", namespace="levers9", selector="", flavor="", worker_image="", image_pull_secret="",
@@ -45,8 +45,8 @@ WISH = Wish(
 class Said:
     """A control plane that answers as it is told to, and what was asked of it."""
 
-    shown: Callable[[], Cluster] = lambda: ONLINE
-    known: tuple[Cluster, ...] = ()
+    shown: Callable[[], ClusterView] = lambda: ONLINE
+    known: tuple[ClusterView, ...] = ()
     url: str = "https://levers9.example"
     registered: list[Wish] = field(default_factory=list)
     out: io.StringIO = field(default_factory=io.StringIO)
@@ -59,21 +59,21 @@ class Said:
     def told(self) -> str:
         return self.out.getvalue()
 
-    async def register(self, wish: Wish) -> Attached:
+    async def register(self, wish: Wish) -> ClusterAttached:
         self.registered.append(wish)
         await trio.lowlevel.checkpoint()
-        return Attached(cluster=WAITING, manifest=render(TOLD), url=self.url)
+        return ClusterAttached(cluster=WAITING, manifest=render(TOLD), url=self.url)
 
-    async def show(self, name: str) -> Shown:
+    async def show(self, name: str) -> ClusterShown:
         assert name == "lab-1"
         await trio.lowlevel.checkpoint()
-        return Shown(cluster=self.shown())
+        return ClusterShown(cluster=self.shown())
 
-    async def clusters(self) -> Clusters:
+    async def clusters(self) -> ClusterList:
         await trio.lowlevel.checkpoint()
-        return Clusters(clusters=self.known)
+        return ClusterList(clusters=self.known)
 
-    async def join(self, kube: MemoryCluster, wish: Wish = WISH) -> Cluster:
+    async def join(self, kube: MemoryCluster, wish: Wish = WISH) -> ClusterView:
         progress = Progress(self.out, trio.current_time)
         return await join(wish, self.plane, kube, CONTEXT, progress)
 
@@ -220,7 +220,7 @@ async def test_why_an_agent_cannot_dial_is_read_in_its_log(kube: MemoryCluster, 
 async def test_an_api_server_that_goes_away_ends_no_waiting(kube: MemoryCluster, autojump_clock: MockClock) -> None:
     looks = iter(range(100))
 
-    def shown() -> Cluster:
+    def shown() -> ClusterView:
         look = next(looks)
         if look == 1:
             kube.go_away()

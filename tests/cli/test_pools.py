@@ -33,6 +33,7 @@ WORKER = {
     "worker_id": "worker-1",
     "state": "pending",
     "node": "n1",
+    "capacity": {"cpu_milli": 8000, "memory_mib": 65536},
     "gang_id": "gang-1",
     "ordered_at_s": 0,
     "why": "",

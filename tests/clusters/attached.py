@@ -21,7 +21,6 @@ import trio
 from levers9_test_lab import RunningLab
 
 from levers9.actors.agent.jobs import WORKER
-from levers9.cli.cluster_views import Cluster, Clusters, Node, Shown
 from levers9.cli.kube_context import apply, parts_of, remove_agent
 from levers9.cli.tokens import Token, Tokens
 from levers9.kube.client import KubeClient, open_kube
@@ -33,6 +32,7 @@ from levers9.lab.objects import Pod
 from levers9.model.clusters import CLUSTER_LABEL as CLUSTER
 from levers9.model.holds import Why
 from levers9.model.ids import Chance
+from levers9.wire.rest.clusters import ClusterList, ClusterShown, ClusterView, NodeView
 
 from ..faults.controlplane import ControlPlane, all_pids, command_of, kill, wait_until
 
@@ -76,7 +76,7 @@ class Attached:
     def join(self) -> None:
         """As `levers9 cluster join` does it: register, apply, wait."""
         body = {"name": self.name, "gpu_type": "GB200", "namespace": self.name}
-        manifest = self.ask(Shown, "controlplane/clusters", body, method="POST").manifest
+        manifest = self.ask(ClusterShown, "controlplane/clusters", body, method="POST").manifest
         self.kube(lambda kube: apply(kube, parts_of(manifest)))
         wait_until(
             lambda: sum(node.ready for node in self.cluster.nodes) == 2, "the agent has told both nodes", WITHIN_S
@@ -89,20 +89,20 @@ class Attached:
         self.kube(lambda kube: remove_agent(kube, cluster.cluster_id, self.name))
 
     @property
-    def cluster(self) -> Cluster:
+    def cluster(self) -> ClusterView:
         """What `levers9 cluster list` shows."""
-        return self.ask(Shown, f"controlplane/clusters/{self.name}").cluster
+        return self.ask(ClusterShown, f"controlplane/clusters/{self.name}").cluster
 
-    def seen_by(self, token: str) -> dict[str, Cluster]:
+    def seen_by(self, token: str) -> dict[str, ClusterView]:
         """The same, for somebody else."""
-        return {one.name: one for one in self.ask(Clusters, "controlplane/clusters", token=token).clusters}
+        return {one.name: one for one in self.ask(ClusterList, "controlplane/clusters", token=token).clusters}
 
     @property
     def cards_free(self) -> int:
         """Cards that new work could have."""
         return sum(node.gpus_free for node in self.cluster.nodes if node.ready)
 
-    def node(self, name: str) -> Node:
+    def node(self, name: str) -> NodeView:
         """One row of `levers9 cluster nodes`."""
         return next(node for node in self.cluster.nodes if node.name == name)
 

@@ -30,6 +30,7 @@ from ....errors import (
     Refused,
     StoreUnavailable,
 )
+from ....wire.rest.answer import Answer as Answer
 from ..questions import BUSY
 
 CONFLICT: Final = "conflict"
@@ -67,12 +68,6 @@ class ErrorBody(msgspec.Struct, frozen=True, kw_only=True):
     why: str = ""
     fix: str = ""
     err_msg: str = ""
-
-
-class Answer(msgspec.Struct, frozen=True, kw_only=True):
-    """Base of every answer in JSON."""
-
-    ok: bool = True
 
 
 class StreamedAnswer(StreamingResponse):

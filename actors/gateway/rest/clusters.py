@@ -7,7 +7,7 @@ from starlette.responses import Response
 
 from ....errors import FORBIDDEN, INVALID, NOT_FOUND, LeversError, Refused
 from ....model.clusters import NAMESPACE, ClusterSpec, Flavour
-from ....model.selectors import parse, selector_of
+from ....model.selectors import selector_of
 from ....model.states import TokenKind
 from ....model.tokens import Principal
 from ....store.operations import ListWorkspaces, WorkspaceRow, rows_of
@@ -21,17 +21,11 @@ from ....wire.cluster import (
     ShareCluster,
 )
 from ....wire.message import Message
+from ....wire.rest.clusters import ClusterAttached, ClusterLeft, ClusterList, ClusterShared, ClusterShown
 from ..manifest import AgentManifest, render
 from .answers import json_answer
 from .bodies import read_json
-from .cluster_views import (
-    ClusterAttached,
-    ClusterLeft,
-    ClusterList,
-    ClusterShared,
-    ClusterShown,
-    cluster_view,
-)
+from .cluster_views import cluster_view
 from .desk import Call
 
 
@@ -125,14 +119,11 @@ async def share(call: Call) -> Response:
 
 
 def _spec_of(body: JoinBody) -> ClusterSpec:
-    """Raises `Refused` for what is no selector or no flavour."""
+    """Raises `Refused` for what is no flavour; all else is looked at by `clusters`."""
     if body.flavor not in tuple(Flavour):
         known = ", ".join(flavour for flavour in Flavour if flavour)
         raise Refused(f"{body.flavor[:40]!r} is no flavor of Kubernetes.", fix=f"{known}, or none.", code=INVALID)
-    if not body.gpu_type:
-        raise Refused("The cluster's card has no name.", fix="Write gpu_type, such as H100.", code=INVALID)
     selector = ",".join(filter(None, (body.selector.strip(), selector_of(body.node_selector or {}))))
-    parse(selector)
     return ClusterSpec(
         name=body.name,
         gpu_type=body.gpu_type,

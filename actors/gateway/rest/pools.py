@@ -6,8 +6,6 @@ import msgspec
 from starlette.responses import Response
 
 from ....errors import INVALID, NOT_FOUND, LeversError, Refused
-from ....model.resources import Capacity
-from ....model.states import WorkerState
 from ....store.operations import LoadWorkers, WorkerRow, rows_of
 from ....wire.message import Message
 from ....wire.operating import (
@@ -21,77 +19,10 @@ from ....wire.operating import (
     WorkersTold,
     WorkerWish,
 )
-from .answers import Answer, json_answer
+from ....wire.rest.pools import NodeView, PoolList, PoolNames, PoolShown, PoolView, PoolWorker, WorkerWished
+from .answers import json_answer
 from .bodies import read_json
 from .desk import Call
-
-
-class NodeView(msgspec.Struct, frozen=True, kw_only=True):
-    """A named node, and the worker on it, "" for none."""
-
-    name: str
-    state: str
-    capacity: Capacity
-    labels: dict[str, str]
-    worker_id: str
-
-
-class PoolView(msgspec.Struct, frozen=True, kw_only=True):
-    """A pool as of now. `size` None: its workers are as large as their nodes. `holds`: why it orders nothing."""
-
-    name: str
-    size: Capacity | None
-    min_workers: int
-    max_workers: int
-    workers: int
-    pending: int
-    wanted: int
-    wanted_gangs: int
-    beyond: bool
-    holds: tuple[str, ...]
-    serves: str
-    placement: str
-    created: bool
-    leaving: bool
-    nodes: tuple[NodeView, ...]
-
-
-class PoolList(Answer, frozen=True, kw_only=True):
-    """Pools, in the order in which they are asked for workers."""
-
-    pools: tuple[PoolView, ...]
-
-
-class PoolWorker(msgspec.Struct, frozen=True, kw_only=True):
-    """A worker of a pool."""
-
-    worker_id: str
-    state: WorkerState
-    node: str
-    capacity: Capacity
-    gang_id: str
-    ordered_at_s: float
-    why: str
-
-
-class PoolShown(Answer, frozen=True, kw_only=True):
-    """A pool and its workers, oldest first."""
-
-    pool: PoolView
-    workers: tuple[PoolWorker, ...]
-
-
-class PoolNames(Answer, frozen=True, kw_only=True):
-    """The pools there are after a change."""
-
-    names: tuple[str, ...]
-
-
-class WorkerWished(Answer, frozen=True, kw_only=True):
-    """A worker's state after a wish."""
-
-    worker_id: str
-    state: str
 
 
 async def list_pools(call: Call) -> Response:
@@ -194,7 +125,7 @@ def _view(pool: PoolStanding) -> PoolView:
 def _worker(row: WorkerRow) -> PoolWorker:
     return PoolWorker(
         worker_id=row.worker_id,
-        state=row.state,
+        state=str(row.state),
         node=row.traits.node,
         capacity=row.capacity,
         gang_id=row.gang_id,

@@ -1,0 +1,1 @@
+"""What the control plane answers over REST, where our own command line reads the same structs."""
