@@ -239,13 +239,14 @@ async def test_init_containers_run_one_after_the_other_and_a_failed_one_ends_the
 
 
 async def test_a_sidecar_is_there_before_the_others_and_ends_after_them(room: Room) -> None:
+    began = room.folder / "began"
     sidecar = {
         "name": "side",
         "image": "busybox",
         "restartPolicy": "Always",
-        **shell("trap 'echo ended; exit 0' TERM; echo began; while true; do sleep 0.05; done"),
+        **shell(f"trap 'echo ended; exit 0' TERM; echo began; touch '{began}'; while true; do sleep 0.05; done"),
     }
-    life = room.life(shell("sleep 0.2"), initContainers=[sidecar])
+    life = room.life(shell(f"until test -e '{began}'; do sleep 0.05; done"), initContainers=[sidecar])
     assert await ran(life) is Phase.SUCCEEDED
     assert log_of(life, "side") == "began\nended"
 
@@ -254,7 +255,7 @@ async def test_term_comes_first_and_kill_after_the_grace(room: Room) -> None:
     async with running(room.life(shell("trap 'echo heard' TERM; echo up; while true; do sleep 0.05; done"))) as life:
         await until(life, lambda: life.containers["main"].runs)
         await said(life, "up")
-        await life.stop(0.3)
+        await life.stop(1.0)
         await life.over.wait()
     ended = life.containers["main"].state.state
     assert isinstance(ended, Terminated)

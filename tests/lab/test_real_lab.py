@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 import trio
-from levers9_test_lab import RunningLab, node_is, pod_in, run_job, running_lab, until
+from levers9_test_lab import WITHIN_S, RunningLab, node_is, pod_in, run_job, running_lab, until
 
 from levers9.errors import KubeRefused, KubeUnavailable
 from levers9.kube.client import KubeClient
@@ -140,16 +140,30 @@ async def test_events_say_what_happened_to_a_pod(lab: RunningLab, kubectl: str) 
         await pod_in(kube, namespace, "Succeeded")
         reasons = "-o=jsonpath={.items[*].reason}"
         events = ("get", "events", "-n", namespace, "--field-selector=involvedObject.kind=Pod", reasons)
-        said = kubectl_says(lab, kubectl, *events)
-    assert said.stdout.split() == ["Scheduled", "Started"]
+
+        async def told() -> bool:  # a moment after what they tell, in the order of random names
+            return sorted(kubectl_says(lab, kubectl, *events).stdout.split()) == ["Scheduled", "Started"]
+
+        assert await until(told)
 
 
-async def test_a_log_is_followed_to_the_end_of_its_container(lab: RunningLab, kubectl: str) -> None:
+def until_there(path: Path, before: str = "", after: str = "true") -> dict[str, object]:
+    """A container that waits for a file."""
+    return {"command": ["sh", "-c", f"{before} until test -e '{path}'; do sleep 0.05; done; {after}"]}
+
+
+async def test_a_log_is_followed_to_the_end_of_its_container(lab: RunningLab, kubectl: str, tmp_path: Path) -> None:
     async with lab.kube() as kube, lab.namespace(kube) as namespace:
-        await run_job(kube, namespace, "count", {"command": ["sh", "-c", "echo a; sleep 1; echo b"]})
+        await run_job(kube, namespace, "count", until_there(tmp_path / "go", "echo a;", "echo b"))
         await pod_in(kube, namespace, "Running")
-        said = kubectl_says(lab, kubectl, "logs", "-f", "-n", namespace, "job/count")
-    assert said.stdout == "a\nb\n"
+        argv = [kubectl, "logs", "-f", "-n", namespace, "job/count"]
+        follows = await trio.lowlevel.open_process(argv, env=lab.environment, stdout=subprocess.PIPE)
+        assert follows.stdout is not None
+        with trio.fail_after(WITHIN_S):
+            assert await follows.stdout.receive_some() == b"a\n"
+            (tmp_path / "go").touch()
+            assert b"".join([piece async for piece in follows.stdout]) == b"b\n"
+            assert await follows.wait() == 0
 
 
 async def test_a_pod_that_is_deleted_ends_by_term_and_is_gone(lab: RunningLab) -> None:
@@ -260,8 +274,8 @@ async def test_a_slow_node_starts_pods_late(lab: RunningLab) -> None:
     async with lab.kube() as kube, lab.namespace(kube) as namespace:
         for node in lab.nodes:
             lab.verb("slow", node, slow_s=2.0)
-        await run_job(kube, namespace, "late", FOREVER)
         started = trio.current_time()
+        await run_job(kube, namespace, "late", FOREVER)
         await pod_in(kube, namespace, "Running")
         took_s = trio.current_time() - started
         await lab.calm(kube)
@@ -333,12 +347,13 @@ async def domains(kube: KubeClient) -> set[tuple[str, str]]:
     return {(each["nvidia.com/gpu.clique"], each["accelerator.topograph.run/domain"]) for each in labels}
 
 
-async def test_a_dead_api_server_comes_back_and_pods_run_on(lab: RunningLab) -> None:
+async def test_a_dead_api_server_comes_back_and_pods_run_on(lab: RunningLab, tmp_path: Path) -> None:
     async with lab.kube() as kube, lab.namespace(kube) as namespace:
-        await run_job(kube, namespace, "on", {"command": ["sh", "-c", "sleep 2"]})
+        await run_job(kube, namespace, "on", until_there(tmp_path / "go"))
         await pod_in(kube, namespace, "Running")
         before = lab.status().processes["kube-apiserver"]
         lab.kill("kube-apiserver")
+        (tmp_path / "go").touch()
 
         async def is_back() -> bool:
             return lab.status().processes.get("kube-apiserver", before) != before
