@@ -237,7 +237,9 @@ def _standing(tree: Supervisor) -> tuple[ChildStanding, ...]:
 
 
 def _prepare_postgres(state_dir: str, run_dir: str) -> ServerProcess:
-    return prepare_postgres(Path(state_dir, "postgres"), Path(run_dir), die_with_parent=True)
+    """In a thread of Trio's; when that is cancelled, it ends at once."""
+    go_on = trio.from_thread.check_cancelled
+    return prepare_postgres(Path(state_dir, "postgres"), Path(run_dir), die_with_parent=True, go_on=go_on)
 
 
 def _make_folders(*folders: str) -> None:

@@ -10,7 +10,7 @@ import struct
 import subprocess
 import time
 from collections.abc import Awaitable, Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import partial
 from pathlib import Path
 from typing import Final
@@ -26,6 +26,9 @@ _SOCKET_PATH_MAX: Final = 107  # unix(7)
 _POLL_S: Final = 0.01
 _STOP_S: Final = 20.0
 _PROBE_S: Final = 5.0
+_LOCK_WAIT_S: Final = 30.0  # another start initialises and ends a leftover meanwhile
+_INITDB_S: Final = 120.0
+_LOOK_S: Final = 0.05
 
 _POSTGRES_SETTINGS: Final = {
     "listen_addresses": "",  # a socket in the run directory, no TCP
@@ -61,23 +64,36 @@ class ServerProcess(msgspec.Struct, frozen=True, kw_only=True):
     stop_signal: int
 
 
-def prepare_postgres(data_dir: Path, run_dir: Path, *, die_with_parent: bool = False) -> ServerProcess:
+def prepare_postgres(
+    data_dir: Path, run_dir: Path, *, die_with_parent: bool = False, go_on: Callable[[], None] = lambda: None
+) -> ServerProcess:
     """Make the data directory if there is none, end a postmaster left from before, and say what to run.
 
     Blocks for some 2 s the first time, else for milliseconds: call it in a thread, before each start. `die_with_parent`
-    matters to root only, see `drop_prefix`. Raises `Refused` when the machine does not allow it.
+    matters to root only, see `drop_prefix`. `go_on` is called now and then while it waits: what that raises stops it,
+    and leaves nothing running. Raises `Refused` when the machine does not allow it.
     """
-    data_dir, run_dir = data_dir.absolute(), run_dir.absolute()
+    try:
+        return _prepare_postgres(data_dir.absolute(), run_dir.absolute(), die_with_parent, go_on)
+    except OSError as error:
+        raise Refused(
+            f"The embedded Postgres could not be prepared: {error}.",
+            fix="Free that, or name other folders with --state-dir and --run-dir.",
+        ) from error
+
+
+def _prepare_postgres(data_dir: Path, run_dir: Path, die_with_parent: bool, go_on: Callable[[], None]) -> ServerProcess:
     for folder in (data_dir.parent, run_dir):
         folder.mkdir(parents=True, exist_ok=True)
     socket_dir = run_dir / "postgres"
     socket_path = _checked(socket_dir / ".s.PGSQL.5432")
     socket_dir.mkdir(mode=0o700, exist_ok=True)
     prefix = drop_prefix(socket_dir, die_with_parent=die_with_parent)
-    with _locked(data_dir.with_name(data_dir.name + ".lock")):
+    with _locked(data_dir.with_name(data_dir.name + ".lock"), go_on) as held:
         if not (data_dir / "PG_VERSION").exists():
-            _initialise(data_dir)
-        _end_leftover(data_dir)
+            _initialise(data_dir, held, go_on)
+        _end_leftover(data_dir, go_on)
+        _free_socket(Path(socket_path + ".lock"))
     settings = {**_POSTGRES_SETTINGS, "unix_socket_directories": str(socket_dir)}
     options = [part for name, value in settings.items() for part in ("-c", f"{name}={value}")]
     return ServerProcess(
@@ -153,24 +169,66 @@ def _checked(socket_path: Path) -> str:
 
 
 @contextmanager
-def _locked(path: Path) -> Iterator[None]:
+def _locked(path: Path, go_on: Callable[[], None]) -> Iterator[int]:
     with path.open("w") as file:
-        fcntl.flock(file, fcntl.LOCK_EX)
-        yield
+        ends = time.monotonic() + _LOCK_WAIT_S
+        while not _locks(file.fileno()):
+            go_on()
+            if time.monotonic() > ends:
+                raise Refused(
+                    f"Another start of levers9 has had {path} for {_LOCK_WAIT_S:g} s.",
+                    fix="Stop that, or name another folder with --state-dir.",
+                )
+            time.sleep(_LOOK_S)
+        yield file.fileno()
 
 
-def _initialise(data_dir: Path) -> None:
+def _locks(descriptor: int) -> bool:
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
+
+
+def _initialise(data_dir: Path, held: int, go_on: Callable[[], None]) -> None:
     """Initialise beside, then rename: a start that was killed in the middle leaves no half-made data directory."""
     fresh = data_dir.with_name(data_dir.name + ".new")
     _remove(fresh)
     fresh.mkdir(mode=0o700)
     command = [*drop_prefix(fresh), str(_postgres_programs() / "initdb"), "-D", str(fresh)]
     command += ["--username=postgres", "--auth=trust", "--encoding=UTF8", "--locale=C"]
-    done = subprocess.run(command, cwd="/", capture_output=True, text=True, check=False, timeout=120)
-    if done.returncode != 0:
-        raise Refused("The embedded Postgres could not make its data directory.", (done.stderr or done.stdout).strip())
+    code, said = _run_to_end(command, held, go_on)
+    if code != 0:
+        raise Refused("The embedded Postgres could not make its data directory.", said.strip())
     _remove(data_dir)
     fresh.rename(data_dir)
+
+
+def _run_to_end(command: list[str], held: int, go_on: Callable[[], None]) -> tuple[int, str]:
+    """Its exit code and what it said. It has our lock `held` too, so that without us the next start waits for it."""
+    process = subprocess.Popen(
+        command,
+        cwd="/",
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        pass_fds=(held,),
+        start_new_session=True,
+    )
+    ends = time.monotonic() + _INITDB_S
+    with process:
+        try:
+            while time.monotonic() < ends:
+                with suppress(subprocess.TimeoutExpired):
+                    said, _ = process.communicate(timeout=_LOOK_S)
+                    return process.returncode, said
+                go_on()
+        finally:
+            if process.returncode is None:
+                os.killpg(process.pid, signal.SIGKILL)
+    raise Refused(f"{command[0]} did not end within {_INITDB_S:g} s.", fix="Try again when the machine is less busy.")
 
 
 def _remove(folder: Path) -> None:
@@ -187,24 +245,45 @@ def _refuse_foreign(folder: Path) -> None:
         raise Refused(f"{folder} is not empty, and is no data directory of Postgres.", fix="Choose another one.")
 
 
-def _end_leftover(data_dir: Path) -> None:
+def _end_leftover(data_dir: Path, go_on: Callable[[], None]) -> None:
     """Stop a postmaster whose supervisor is gone; forget a pid that by now is another process's, or nobody's."""
     pid_file = data_dir / "postmaster.pid"
-    try:
-        pid = int(pid_file.read_text(encoding="utf-8").split("\n", 1)[0])
-    except (FileNotFoundError, ValueError):
-        return
+    pid, _ = _holder(pid_file)
     if not _is_postmaster(pid, data_dir):
         pid_file.unlink(missing_ok=True)
         return
     for stop in (signal.SIGINT, signal.SIGQUIT):
-        os.kill(pid, stop)
+        with suppress(ProcessLookupError):
+            os.kill(pid, stop)
         ends = time.monotonic() + _STOP_S / 2
         while time.monotonic() < ends:
             if not _is_postmaster(pid, data_dir):
+                pid_file.unlink(missing_ok=True)
                 return
+            go_on()
             time.sleep(_POLL_S)
-    raise StoreUnavailable(f"a Postgres (process {pid}) holds {data_dir} and does not stop")
+    raise StoreUnavailable(f"A Postgres (process {pid}) holds {data_dir} and does not stop: end that process.")
+
+
+def _free_socket(lock: Path) -> None:
+    """Forget the lock of a postmaster that is gone: where its pid is another process's by now, or that of one that
+    nobody reaps, Postgres takes the socket for taken, for ever. Raises `Refused` where it is."""
+    pid, data_dir = _holder(lock)
+    if _is_postmaster(pid, Path(data_dir)):
+        raise Refused(
+            f"Another Postgres (process {pid}, of {data_dir}) has its socket in {lock.parent}.",
+            fix="Stop that one, or name another folder with --run-dir.",
+        )
+    lock.unlink(missing_ok=True)
+
+
+def _holder(lock: Path) -> tuple[int, str]:
+    """Which process, and of which data directory, a lock of Postgres names; 0 where there is none."""
+    try:
+        pid, data_dir, *_ = [*lock.read_text(encoding="utf-8").split("\n"), ""]
+        return int(pid), data_dir
+    except (FileNotFoundError, ValueError):
+        return 0, ""
 
 
 def _is_postmaster(pid: int, data_dir: Path) -> bool:
