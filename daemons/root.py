@@ -34,6 +34,7 @@ from .orders import BrainOrders, gateway_ipc, journal_dir
 from .ports import claim_port
 from .root_tree import keep_root_tree
 from .settings import Settings
+from .troubles import Troubles, tell_troubles
 
 STOP_S: Final = 20.0
 SETTLED_WITHIN_S: Final = 30.0  # a database that recovers may take longer; then callers are refused for a while
@@ -49,8 +50,9 @@ class Ready(msgspec.Struct, frozen=True, kw_only=True):
 class Root:
     """The processes of one replica. `on_line` gets each line of a child, `show_token` the first admin token.
 
-    `warn` gets a sentence for the person who runs it: that the disk is full, and that it has room again. `style` is how
-    the children write their logs, whose lines `on_line` gets; what the root itself logs is among them.
+    `warn` gets a sentence for the person who runs it: that the disk is full, that a process does not come up, and when
+    that is over. `style` is how the children write their logs, whose lines `on_line` gets; what the root itself logs
+    is among them.
     """
 
     def __init__(
@@ -74,6 +76,7 @@ class Root:
         self._replica_token = make_token(TokenKind.REPLICA, secrets.token_bytes(SECRET_BYTES))
         self._replica_id = Chance().id("replica")
         self._settled = trio.Event()
+        self._troubles = Troubles()
 
     @contextlib.asynccontextmanager
     async def running(self) -> AsyncIterator[Ready]:
@@ -86,6 +89,7 @@ class Root:
                     watching.start_soon(watch_disks, self._folders(), self._warn)
                     tree = Supervisor("root", self._children(), intensity=Intensity(restarts=100, within_s=60.0))
                     watching.start_soon(keep_root_tree, Path(self.settings.run_dir), partial(_standing, tree))
+                    watching.start_soon(tell_troubles, self._troubles, lambda: tree.inspect()[1:], self._warn)
                     await nursery.start(tree.run)
                     await self._until_settled()
                     try:
@@ -167,7 +171,7 @@ class Root:
                 stop_s=STOP_S,
             )
 
-        return ProcessChild(prepare, on_line=lambda line: self._on_line(server.name, line))
+        return ProcessChild(prepare, on_line=lambda line: self._heard(server.name, line))
 
     def _gateway(self, number: int) -> ChildSpec:
         settings = self.settings
@@ -228,6 +232,7 @@ class Root:
         elif name == "brain" and line.startswith('{"type":"settled"'):
             self._settled.set()
         else:
+            self._troubles.heard(name, line)
             self._on_line(name, line)
 
 

@@ -137,3 +137,22 @@ def test_its_own_token_is_good_when_it_says_that_it_runs_although_gateways_were_
             assert listed.returncode == 0, listed.stderr
         finally:
             laptop.stop()
+
+
+def test_a_database_that_does_not_start_is_told_and_tried_again_until_it_does() -> None:
+    with a_laptop() as laptop:
+        laptop.start()
+        laptop.stop()
+        version = laptop.state / "postgres" / "PG_VERSION"
+        ours = version.read_text()
+        version.write_text("9\n")
+        laptop.start(says="postgres does not stay up")
+        try:
+            assert "database files are incompatible with server" in laptop.terminal.read_text()
+            assert "levers9 runs" not in laptop.terminal.read_text()
+            version.write_text(ours)
+            laptop.wait_until_it_says("levers9 runs")
+            laptop.wait_until_it_says("postgres runs again.")
+        finally:
+            laptop.stop()
+        assert laptop.leftovers() == []

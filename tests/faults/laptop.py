@@ -31,14 +31,14 @@ class Laptop:
         self.env |= {"HOME": str(self.home), "XDG_RUNTIME_DIR": str(self.runtime)}
         self.terminal = folder / "terminal"
 
-    def start(self, *flags: str) -> None:
-        """`levers9 dev`, until it says that it runs."""
+    def start(self, *flags: str, says: str = "levers9 runs") -> None:
+        """`levers9 dev`, until it says that it runs, or something else."""
         argv = [*LEVERS9, "dev", "--stream-port", "0", "--http-port", "0", *flags]
         with self.terminal.open("wb") as terminal:
             self.process = subprocess.Popen(
                 argv, env=self.env, stdout=terminal, stderr=subprocess.STDOUT, start_new_session=True
             )
-        self.wait_until_it_says("levers9 runs")
+        self.wait_until_it_says(says)
 
     def wait_until_it_says(self, words: str, within_s: float = STARTS_WITHIN_S) -> None:
         """Return once these words stand on its terminal."""

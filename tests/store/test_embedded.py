@@ -154,7 +154,7 @@ def test_a_stop_in_the_middle_of_initialising_leaves_nothing_running_and_the_nex
 def test_a_folder_that_cannot_be_written_is_told_as_a_sentence(folder: Path) -> None:
     (folder / "run").mkdir()
     (folder / "run" / "postgres").write_text("a file where a folder is to be")
-    with pytest.raises(Refused, match="could not be prepared: .*File exists") as refused:
+    with pytest.raises(Refused, match=r"could not be prepared: .*File exists") as refused:
         prepare_postgres(folder / "data", folder / "run")
     assert "--state-dir" in refused.value.fix
 
