@@ -50,13 +50,13 @@ def wait_for_words(ai_lab: Attached, task: str, *words: str) -> None:
 
 
 def test_a_training_run_holds_all_cards_and_the_next_gang_waits_for_them(ai_lab: Attached, tmp_path: Path) -> None:
-    training = job(ai_lab, tmp_path, "train", "--seconds", "8")
+    training = job(ai_lab, tmp_path, "train", "--seconds", "600")
     wait_for_words(ai_lab, training, "runs")
     waiting = job(ai_lab, tmp_path, "hello")
     wait_for_words(
         ai_lab, waiting, "8 more GB200 needed in quota gpu.", "train (2 containers) holds 8 GB200; the first ends by"
     )
     assert {node.gpus_free for node in ai_lab.cluster.nodes} == {4}  # its own workers have them
-    wait_for_words(ai_lab, training, "It has a result")
+    ai_lab.ask(object, f"tasks/{training}/stop", {}, method="POST")
     wait_for_words(ai_lab, waiting, "It has a result")
     assert len(ai_lab.worker_jobs()) == 2

@@ -151,12 +151,18 @@ async def allowed(kube: KubeClient, account: str, asked: list[Cell]) -> set[Cell
     return found
 
 
+async def has(kube: KubeClient, account: str, wanted: list[Cell]) -> bool:
+    """Whether an account has all of these: an API server learns of roles a moment after they were applied."""
+    return await allowed(kube, account, wanted) == set(wanted)
+
+
 async def test_an_agent_may_do_what_the_page_says_and_nothing_else(lab: RunningLab, kubectl: str) -> None:
     asked = cells(resources(lab, kubectl))
     async with lab.kube() as kube:
         await apply(kube, parts_of(render(TOLD)))
         try:
             await until(lambda: kube.get(SERVICE_ACCOUNTS, "default", NAMESPACE))
+            await until(lambda: has(kube, AGENT, [cell for cell in asked if expected(cell)]))
             own = await allowed(kube, AGENT, asked)
             anyway = await allowed(kube, ANYBODY, sorted(own))
             listed = await _can_i(lab, kubectl)

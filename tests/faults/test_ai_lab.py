@@ -78,7 +78,7 @@ def test_eight_ranks_in_one_domain_each_have_a_card_of_their_own(lab: Laptop) ->
 
 
 def test_a_gang_behind_a_training_run_says_how_many_cards_are_missing_and_runs_when_it_has_ended(lab: Laptop) -> None:
-    training = run_job(lab, "train", "--seconds", "10")
+    training = run_job(lab, "train", "--seconds", "600")
     wait_for_words(lab, training, "RUNNING")
     waiting = run_job(lab, "hello")
     wait_for_words(
@@ -91,6 +91,7 @@ def test_a_gang_behind_a_training_run_says_how_many_cards_are_missing_and_runs_w
     assert (queues["gpu"]["pending"], queues["gpu"]["admitted"], queues["gpu"]["used"]["gpu"]) == (1, 1, 8.0)
     quotas = {one["name"]: one for one in json.loads(say(lab, "quota", "list", "--json"))}
     assert (quotas["gpu"]["used"]["gpu"], quotas["gpu"]["nominal"]["gpu"]) == (8.0, 8.0)
+    say(lab, "task", "stop", training)
     assert "COMPLETE" in say(lab, "task", "why", "--follow", waiting)
 
 
