@@ -36,6 +36,13 @@ class HoldHolder(msgspec.Struct, frozen=True, kw_only=True):
     frees_by_s: float = 0.0
 
 
+class Spread(msgspec.Struct, frozen=True, kw_only=True):
+    """Cards that are free on several nodes: all of them, and the most on one, which is not enough."""
+
+    free: float
+    most: float
+
+
 class Hold(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """See `Reason`."""
 
@@ -48,6 +55,7 @@ class Hold(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     level: str = ""
     fits: int = 0
     wanted: int = 0
+    spread: Spread | None = None
     ahead: int = 0
     excluded: tuple[HoldExcluded, ...] = ()
     holders: tuple[HoldHolder, ...] = ()
@@ -76,6 +84,7 @@ def hold_of(reason: Reason) -> Hold:
         level=reason.level,
         fits=reason.fits,
         wanted=reason.wanted,
+        spread=Spread(free=reason.free / 1000, most=reason.most / 1000) if reason.free else None,
         ahead=reason.ahead,
         excluded=tuple(_excluded(each) for each in reason.excluded),
         holders=tuple(_holder(each) for each in reason.holders),

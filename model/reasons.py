@@ -69,6 +69,8 @@ class Reason(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     level: str = ""
     fits: int = 0  # members of the gang that would fit
     wanted: int = 0  # members of the gang; or the limit that is reached
+    free: int = 0  # thousandths of cards on several nodes, none of which has enough
+    most: int = 0  # of them on one node
     ahead: int = 0  # requests of the same queue that go before
     excluded: tuple[Excluded, ...] = ()
     holders: tuple[Holder, ...] = ()

@@ -26,9 +26,19 @@ def _parts(reason: Reason, now_s: float) -> Iterator[str]:
 
 
 def _room(reason: Reason, now_s: float) -> str:
+    if reason.free:
+        return _spread(reason, now_s)
     words = f"{_fitting(reason)} room" if reason.fits < reason.wanted else "No worker has room for it"
     needed = f": {_needed(reason)}" if reason.lacks else ""
     return f"{words}{_in_pool(reason)}{needed}{_shut(reason.excluded, now_s)}."
+
+
+def _spread(reason: Reason, now_s: float) -> str:
+    kind = _card_kind(reason)
+    free = _quantity(Lack(kind, reason.free), "")
+    spread = f"{free} {'is' if reason.free == 1000 else 'are'} free, at most {reason.most / 1000:g} on one node"
+    needed = f"{_needed(reason)} there{_shut(reason.excluded, now_s)}"
+    return f"No one node has room for it{_in_pool(reason)}: {spread}; {needed}."
 
 
 def _fitting(reason: Reason) -> str:
@@ -229,13 +239,18 @@ def _held_by(reason: Reason, now_s: float) -> str:
     """Who has what is lacking, and when the first of it is free at the latest."""
     if not reason.holders:
         return ""
-    kind = next((lack.resource for lack in reason.lacks if lack.resource not in ("cpu", "memory", "nodes")), "gpu")
+    kind = _card_kind(reason)
     told = "; ".join(_holder(holder, kind) for holder in reason.holders)
     ends = min((holder.frees_by_s for holder in reason.holders if holder.frees_by_s), default=0.0)
     several = sum(holder.containers for holder in reason.holders) > 1
     first = f"; {'the first' if several else 'it'} ends {_by(ends, now_s)}" if ends else ""
     words = f"{told}{first}."
     return words if reason.holders[0].who else words[0].upper() + words[1:]
+
+
+def _card_kind(reason: Reason) -> str:
+    """What cards are lacking: "gpu" for any."""
+    return next((lack.resource for lack in reason.lacks if lack.resource not in ("cpu", "memory", "nodes")), "gpu")
 
 
 def _holder(holder: Holder, kind: str) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice
 from typing import Final
 
@@ -27,37 +27,72 @@ class Able:
         self._nodes = tuple(nodes)
         self.any = bool(self._nodes)
         self.closed = [node for node in self._nodes if node.standing is Standing.CLOSED]
-        self._opened = [node for node in self._nodes if node.standing is Standing.OPEN]
-        self._cpu_milli = max((node.cpu_milli for node in self._opened), default=0)
-        self._memory_mib = max((node.memory_mib for node in self._opened), default=0)
-        self._cards: dict[tuple[tuple[str, ...], int], int] = {}
+        self._opened = _Free(node for node in self._nodes if node.standing is Standing.OPEN)
+        self._offered = _Free(node for node in self._nodes if node.standing is Standing.OFFERED)
 
     def lacks(self, shape: Shape) -> tuple[Lack, ...]:
-        """What the fullest of these nodes lack for one container: cards first, since they are what is scarce."""
+        """What the fullest of these nodes lack for one container: cards first, since they are what is scarce.
+
+        Nodes that could get a worker count as well, unless one of them would do: then it is workers that lack it.
+        """
+        most = self._opened.most(shape)
+        offered = self._offered.most(shape)
+        if not _covers(offered, shape):
+            most = [max(pair) for pair in zip(most, offered)]
+        cards, cpu_milli, memory_mib = most
         lacks = []
-        if shape.gpu_count:
-            most = self._most_cards(shape)
-            if most < shape.gpu_count:
-                wanted = shape.accelerator or " or ".join(shape.gpu_types) or "gpu"
-                lacks.append(Lack(wanted, (shape.gpu_count - most) * shape.gpu_milli))
-        if self._cpu_milli < shape.cpu_milli:
-            lacks.append(Lack("cpu", shape.cpu_milli - self._cpu_milli))
-        if self._memory_mib < shape.memory_mib:
-            lacks.append(Lack("memory", shape.memory_mib - self._memory_mib))
+        if cards < shape.gpu_count:
+            wanted = shape.accelerator or " or ".join(shape.gpu_types) or "gpu"
+            lacks.append(Lack(wanted, (shape.gpu_count - cards) * shape.gpu_milli))
+        if cpu_milli < shape.cpu_milli:
+            lacks.append(Lack("cpu", shape.cpu_milli - cpu_milli))
+        if memory_mib < shape.memory_mib:
+            lacks.append(Lack("memory", shape.memory_mib - memory_mib))
         return tuple(lacks)
+
+    def spread(self, shape: Shape) -> tuple[int, int]:
+        """How many cards are free on several nodes, and the most on one, in thousandths, where no one has enough."""
+        if not shape.gpu_count or len(self._nodes) >= NODES_LOOKED_AT:
+            return 0, 0
+        opened, offered = self._opened.cards(shape), self._offered.cards(shape)
+        most, free = max(opened[0], offered[0]), opened[1] + offered[1]
+        if not most < min(free, shape.gpu_count):
+            return 0, 0
+        return free * shape.gpu_milli, most * shape.gpu_milli
 
     def ever(self, shape: Shape) -> bool:
         """Whether any of them is large enough, whatever is free."""
         return any(node.kind.capacity.fits(shape) for node in self._nodes)
 
-    def _most_cards(self, shape: Shape) -> int:
+
+class _Free:
+    """What is free on some nodes."""
+
+    def __init__(self, nodes: Iterable[Node]) -> None:
+        self._nodes = tuple(nodes)
+        self._cpu_milli = max((node.cpu_milli for node in self._nodes), default=0)
+        self._memory_mib = max((node.memory_mib for node in self._nodes), default=0)
+        self._cards: dict[tuple[tuple[str, ...], int], tuple[int, int]] = {}
+
+    def most(self, shape: Shape) -> list[int]:
+        """The most on any one of them: cards for such a shape, CPU, memory."""
+        return [self.cards(shape)[0], self._cpu_milli, self._memory_mib]
+
+    def cards(self, shape: Shape) -> tuple[int, int]:
+        """The most cards on one node that a container of this shape could have, and all of them."""
+        if not shape.gpu_count:
+            return 0, 0
         types = (*shape.gpu_types, "or", shape.accelerator)
-        most = self._cards.get((types, shape.gpu_milli))
-        if most is None:
-            right = (node for node in self._opened if shape.takes_type(node.kind.capacity.gpu_type))
-            most = max((sum(free >= shape.gpu_milli for free in node.free_cards) for node in right), default=0)
-            self._cards[types, shape.gpu_milli] = most
-        return most
+        counted = self._cards.get((types, shape.gpu_milli))
+        if counted is None:
+            right = [node for node in self._nodes if shape.takes_type(node.kind.capacity.gpu_type)]
+            free = [sum(free >= shape.gpu_milli for free in node.free_cards) for node in right]
+            counted = self._cards[types, shape.gpu_milli] = max(free, default=0), sum(free)
+        return counted
+
+
+def _covers(most: Sequence[int], shape: Shape) -> bool:
+    return all(has >= wants for has, wants in zip(most, (shape.gpu_count, shape.cpu_milli, shape.memory_mib)))
 
 
 class Roomless:
@@ -85,7 +120,9 @@ class Roomless:
         pools, workspace = self._board.fleet.pools, request.workspace
         closed = (node for node in able.closed if node.fits(pools[node.kind.pool].asked(shape, workspace)))
         excluded = excluded_for(closed)
-        return Reason(kind=kind, lacks=able.lacks(shape), excluded=excluded[:NODES_TOLD])
+        free, most = able.spread(shape)
+        lacks = able.lacks(shape)
+        return Reason(kind=kind, lacks=lacks, excluded=excluded[:NODES_TOLD], free=free, most=most)
 
     def _able(self, workspace: str, shape: Shape) -> Able:
         asked = workspace, shape.pool, shape.labels, shape.runtime, shape.shared

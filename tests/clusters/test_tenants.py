@@ -40,3 +40,17 @@ def test_other_tenants_take_cards_and_free_them(attached: Attached, calls: Calls
     assert small.ends() == (1, "tray-1", 1)
     assert large.ends() == (1, "tray-0", 4)
     assert beside.ends()[0] == 1
+
+
+def test_cards_that_are_free_on_two_nodes_are_told_to_who_needs_as_many_on_one(
+    attached: Attached, calls: Calls
+) -> None:
+    with ExitStack() as freed, attached.tenant("tray-1", 2):
+        freed.enter_context(attached.tenant("tray-0", 2))
+        wait_until(lambda: attached.cards_free == 4, "four cards are free", WITHIN_S)
+        large = calls.submit("large", "four")
+        says(attached, large, "4 GB200 are free, at most 2 on one node; 2 more GB200 needed there.")
+        assert attached.worker_jobs() == []
+        freed.close()
+        assert large.begins() == "tray-0"
+    assert large.ends() == (1, "tray-0", 4)

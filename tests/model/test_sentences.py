@@ -25,6 +25,21 @@ CORDONED = Excluded("sched-worker2", "cordoned")
             "No worker has room for it: 0.5 more CPUs needed; sched-worker2 is cordoned.",
         ),
         (Reason(kind=HoldKind.ROOM), "No worker has room for it."),
+        (
+            Reason(kind=HoldKind.ROOM, lacks=(Lack("GB200", 2000),), pool="lab", free=4000, most=2000),
+            "No one node has room for it in pool lab: 4 GB200 are free, at most 2 on one node; "
+            "2 more GB200 needed there.",
+        ),
+        (
+            Reason(kind=HoldKind.ROOM, lacks=(Lack("gpu", 500), Lack("cpu", 1000)), free=1000, most=500),
+            "No one node has room for it: 1 card is free, at most 0.5 on one node; "
+            "0.5 more cards and 1 more CPU needed there.",
+        ),
+        (
+            Reason(kind=HoldKind.ROOM, lacks=(Lack("GB200", 1000),), free=2000, most=1000, excluded=(CORDONED,)),
+            "No one node has room for it: 2 GB200 are free, at most 1 on one node; 1 more GB200 needed there; "
+            "sched-worker2 is cordoned.",
+        ),
         (Reason(kind=HoldKind.ROOM, fits=3, wanted=8), "Only 3 of 8 have room."),
         (Reason(kind=HoldKind.ROOM, fits=1, wanted=2), "Only 1 of 2 has room."),
         (
