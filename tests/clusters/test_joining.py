@@ -138,12 +138,12 @@ def test_an_image_that_no_node_can_pull_is_told_with_the_reason(person: Person, 
         lab.verb("fail-pull", node)
     try:
         late = person.types(
-            "cluster", "join", "real-5", "--gpu", "GB200", "--namespace", "real-5", "--timeout", "6", code=1
+            "cluster", "join", "real-5", "--gpu", "GB200", "--namespace", "real-5", "--timeout", "10", code=1
         )
     finally:
         for node in lab.nodes:
             lab.verb("pull-again", node)
-    assert "did not dial in within 6 s" in late.stderr
+    assert "did not dial in within 10 s" in late.stderr
     assert "cannot be pulled" in late.stderr
 
 
