@@ -170,8 +170,18 @@ class ContainerStatus(_Part, frozen=True, kw_only=True):
     allocated_resources: Quantities | None = None
 
 
+class ClaimedResources(_Part, frozen=True, kw_only=True):
+    """CPU, memory and the like that a claim of devices gave to a pod."""
+
+    resources: Quantities | None = None
+
+
 class PodStatus(_Part, frozen=True, kw_only=True):
-    """A pod as it is now."""
+    """A pod as it is now.
+
+    `resources` and `allocated_resources` are of the pod as a whole. `resize` is how Kubernetes before 1.33 said what
+    became of a resize; later ones have a condition.
+    """
 
     phase: str = ""
     reason: str = ""
@@ -181,6 +191,10 @@ class PodStatus(_Part, frozen=True, kw_only=True):
     conditions: tuple[Condition, ...] | None = None
     container_statuses: tuple[ContainerStatus, ...] | None = None
     init_container_statuses: tuple[ContainerStatus, ...] | None = None
+    resize: str = ""
+    resources: Resources | None = None
+    allocated_resources: Quantities | None = None
+    node_allocatable_resource_claim_statuses: tuple[ClaimedResources, ...] | None = None
 
 
 class Pod(_Part, frozen=True, kw_only=True):

@@ -1,4 +1,4 @@
-"""What one pod takes of its node, by Kubernetes' own rule (reference, section 5.1, steps 1 to 5).
+"""What one pod takes of its node, by Kubernetes' own rule (reference, section 5.1).
 
 Amounts are integers of a thousand-millionth while they are added up, and rounded up once, for the whole pod.
 """
@@ -18,6 +18,7 @@ _RESOURCES: Final = ("cpu", "memory", *CARD_RESOURCES)
 _POD_LEVEL: Final = ("cpu", "memory")  # of the resources that we read, those that a pod may set as a whole
 _TERMINAL: Final = ("Succeeded", "Failed")
 _ALWAYS: Final = "Always"
+_INFEASIBLE: Final = "Infeasible"
 _COMPUTE_DOMAIN: Final = "computedomain"  # claims of channels between cards, which are no cards
 
 
@@ -63,6 +64,8 @@ def uses_of(pod: Pod) -> Uses:
     """The effective request of a pod."""
     reading = _Reading()
     amounts = _over_resize(pod, reading)
+    for claimed in pod.status.node_allocatable_resource_claim_statuses or ():
+        amounts = _plus(amounts, reading.amounts(claimed.resources))  # step 6
     _replace_by_pod_level(amounts, pod, reading)
     if pod.spec.overhead:
         amounts = _plus(amounts, reading.amounts(pod.spec.overhead))
@@ -80,17 +83,27 @@ def _replace_by_pod_level(amounts: list[int], pod: Pod, reading: _Reading) -> No
     """Step 3: what the pod asks for as a whole stands instead of the sum, and never for cards."""
     whole = pod.spec.resources.requests if pod.spec.resources is not None else None
     if whole:
-        read = reading.amounts(whole)
+        held = _whole(pod, reading.amounts(whole), reading)
         for place, name in enumerate(_RESOURCES):
             if name in _POD_LEVEL and name in whole:
-                amounts[place] = read[place]
+                amounts[place] = held[place]
+
+
+def _whole(pod: Pod, asked: list[int], reading: _Reading) -> list[int]:
+    """Step 4, of the pod as a whole."""
+    told, granted = pod.status.resources, pod.status.allocated_resources
+    if told is None and granted is None:
+        return asked
+    allocated = asked if granted is None else reading.amounts(granted)
+    in_force = allocated if told is None else reading.amounts(told.requests)
+    return _held(pod, asked, allocated, in_force)
 
 
 def _over_resize(pod: Pod, reading: _Reading) -> list[int]:
-    """Step 4: of what was asked, what is in force and what was allocated, the most; without what can never be."""
+    """Step 4, of its containers."""
     asked = _aggregate(pod, lambda container: reading.amounts(_requests(container)))
     statuses = {status.name: status for status in _statuses(pod)}
-    if not any(status.resources or status.allocated_resources for status in statuses.values()):
+    if all(status.resources is None and status.allocated_resources is None for status in statuses.values()):
         return asked
 
     def allocated(container: Container) -> list[int]:
@@ -103,7 +116,12 @@ def _over_resize(pod: Pod, reading: _Reading) -> list[int]:
         resources = status.resources if status is not None else None
         return allocated(container) if resources is None else reading.amounts(resources.requests)
 
-    there = _most((_aggregate(pod, in_force), _aggregate(pod, allocated)))
+    return _held(pod, asked, _aggregate(pod, allocated), _aggregate(pod, in_force))
+
+
+def _held(pod: Pod, asked: list[int], allocated: list[int], in_force: list[int]) -> list[int]:
+    """Of what was asked, what was allocated and what is in force, the most; without what can never be."""
+    there = _most((allocated, in_force))
     return there if _infeasible(pod) else _most((asked, there))
 
 
@@ -136,8 +154,8 @@ def _statuses(pod: Pod) -> Iterable[ContainerStatus]:
 
 
 def _infeasible(pod: Pod) -> bool:
-    return any(
-        condition.type == "PodResizePending" and condition.status == "True" and condition.reason == "Infeasible"
+    return pod.status.resize == _INFEASIBLE or any(
+        condition.type == "PodResizePending" and condition.status == "True" and condition.reason == _INFEASIBLE
         for condition in pod.status.conditions or ()
     )
 

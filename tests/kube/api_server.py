@@ -28,10 +28,11 @@ class NotStarted(Exception):
 
 
 class ApiServer:
-    """It may be killed and started again, and keeps what it has."""
+    """It may be killed and started again, and keeps what it has. `gates` are features that it is to have as well."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, gates: str = "") -> None:
         self._folder = folder
+        self._gates = gates
         self._processes: dict[str, subprocess.Popen[bytes]] = {}
         self._etcd, self._peer, self._port = (claim_port(HOST, 0, "a test") for _ in range(3))
         authority = Authority(datetime.now(UTC))
@@ -110,24 +111,25 @@ class ApiServer:
             f"--token-auth-file={folder / 'tokens.csv'}",
             "--allow-privileged=true",
             "--etcd-compaction-interval=0",
+            *((f"--feature-gates={self._gates}",) if self._gates else ()),
         ]
 
 
 @contextmanager
-def running_api_server() -> Iterator[ApiServer]:
+def running_api_server(gates: str = "") -> Iterator[ApiServer]:
     """An API server that answers, while the context lasts."""
     with tempfile.TemporaryDirectory(prefix="levers9-api-") as folder:
-        server = _started(Path(folder))
+        server = _started(Path(folder), gates)
         try:
             yield server
         finally:
             server.stop()
 
 
-def _started(folder: Path) -> ApiServer:
+def _started(folder: Path, gates: str) -> ApiServer:
     """A free port may be somebody else's by the time that etcd wants it: then others are tried."""
     for tries_left in (2, 1, 0):
-        server = ApiServer(Path(tempfile.mkdtemp(dir=folder)))
+        server = ApiServer(Path(tempfile.mkdtemp(dir=folder)), gates)
         try:
             server.start()
             return server

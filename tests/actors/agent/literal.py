@@ -76,13 +76,17 @@ def takes(pod: dict[str, Any], resource: str) -> Fraction:
         together = sum((request(one) for one in [*spec["containers"], *sidecars]), Fraction(0))
         return max([together, *peaks])
 
-    infeasible = any(
+    infeasible = status.get("resize") == "Infeasible" or any(
         one["type"] == "PodResizePending" and one["status"] == "True" and one["reason"] == "Infeasible"
         for one in status.get("conditions", [])
     )
     seen = [base(actuated), base(allocated)]
     result = max(seen) if infeasible else max([base(in_spec), *seen])
+    result += sum((of(one["resources"]) for one in status.get("nodeAllocatableResourceClaimStatuses", [])), Fraction(0))
     whole = (spec.get("resources") or {}).get("requests") or {}
     if resource in whole and resource in ("cpu", "memory"):
-        result = quantity(whole[resource])
+        asked = quantity(whole[resource])
+        granted = asked if status.get("allocatedResources") is None else of(status["allocatedResources"])
+        in_force = granted if status.get("resources") is None else of(status["resources"].get("requests"))
+        result = max(granted, in_force) if infeasible else max(asked, granted, in_force)
     return result + of(spec.get("overhead"))

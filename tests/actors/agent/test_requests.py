@@ -46,6 +46,20 @@ def pods(draw: st.DrawFn) -> dict[str, Any]:
     if draw(st.booleans()):
         status |= {"containerStatuses": statuses(apps), "initContainerStatuses": statuses(inits)}
         status["conditions"] = [{"type": "PodResizePending", "status": truth, "reason": reason}]
+    claimed = st.lists(
+        st.fixed_dictionaries({"resourceClaimName": st.just("claim"), "resources": QUANTITIES}), max_size=3
+    )
+    status |= draw(
+        st.fixed_dictionaries(
+            {},
+            optional={
+                "resources": RESOURCES,
+                "allocatedResources": QUANTITIES,
+                "nodeAllocatableResourceClaimStatuses": claimed,
+                "resize": st.sampled_from(["Proposed", "InProgress", "Deferred", "Infeasible"]),
+            },
+        )
+    )
     return {"metadata": {"name": "p", "uid": "u"}, "spec": spec, "status": status}
 
 
