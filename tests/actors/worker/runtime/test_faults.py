@@ -47,9 +47,13 @@ def function(folder, ignores=True):
 KILLED = "import os, signal\ndef function():\n    os.kill(os.getpid(), signal.SIGKILL)\n"
 HUNGRY = "import time\ndef function(mib):\n    data = bytearray(mib << 20)\n    time.sleep(60)\n    return len(data)\n"
 LEAVES = "\ndef leave(folder):\n    stubborn_child(folder)\n    time.sleep(0.2)\n    os._exit(0)\n"
-TOUCHES = (
-    "import pathlib, time\ndef function(folder, name, s):\n    pathlib.Path(folder, name).touch()\n    time.sleep(s)\n"
-)
+TOUCHES = """
+import pathlib, time
+def function(folder, name, until):
+    pathlib.Path(folder, name).touch()
+    while not pathlib.Path(folder, until).exists():
+        time.sleep(0.01)
+"""
 SLEEPS = "import time\ndef function(s):\n    time.sleep(s)\n    return 'done'\n"
 
 
@@ -282,14 +286,15 @@ async def test_a_waiting_call_that_is_cancelled_never_starts_and_its_neighbours_
     folder = str(tmp_path)
     async with worked(processes, objects) as (plane, _):
         await plane.start()
-        await plane.run(an_order(1, folder, "one", 0.5), an_order(2, folder, "two", 0), an_order(3, folder, "three", 0))
-        await until(lambda: (tmp_path / "one").exists())
+        await plane.run(*(an_order(number, folder, f"began-{number}", "go") for number in (1, 2, 3)))
+        await until(lambda: (tmp_path / "began-1").exists())
         await plane.say(CancelAttempts(container_id="c1", attempts=(AttemptKey("task-2", 1),)))
         cancelled = await plane.result("task-2")
         assert ("task-1", 1) not in plane.results()
+        (tmp_path / "go").touch()
         last = await plane.result("task-3")
     assert (cancelled.end, cancelled.started, last.end) == (End.CANCELLED, False, End.OK)
-    assert not (tmp_path / "two").exists()
+    assert not (tmp_path / "began-2").exists()
 
 
 async def test_a_running_call_that_is_cancelled_cleans_up_and_ends_its_container(
