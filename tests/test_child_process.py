@@ -193,7 +193,8 @@ async def test_who_holds_its_output_open_from_another_group_does_not_keep_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(child_process, "_DRAIN_S", 0.05)
-    child = Child(sh(f"setsid sh -c 'echo $$ > {tmp_path}/left; exec sleep 60' & sleep 0.2; exit 0"))
+    away = f"setsid sh -c 'echo $$ > {tmp_path}/left; exec sleep 60' &"
+    child = Child(sh(f"{away} until test -s {tmp_path}/left; do sleep 0.01; done; exit 0"))
     with trio.fail_after(DEADLINE_S):
         await child.run()
     left = int((tmp_path / "left").read_text(encoding="ascii"))
