@@ -304,7 +304,7 @@ class ClustersPolicy:
             if told != cluster.told:
                 cluster.told = told
                 self._plan.send(f"pool/{cluster.pool}", nodes_known(cluster, report, serves, state))
-        waits = _waits(cluster, state, knows=bool(serves))
+        waits = _waits(cluster, state, knows=bool(serves or cluster.owner))
         if waits != cluster.told_waits:
             cluster.told_waits = waits
             self._plan.send(f"pool/{cluster.pool}", JobWaits(pool=cluster.pool, why=waits))
@@ -330,7 +330,7 @@ def _has_no_job(cluster: Cluster) -> bool:
 
 
 def _waits(cluster: Cluster, state: ClusterState, *, knows: bool) -> str:
-    """Why workers do not start; what others may not know is left out where the pool serves them too."""
+    """Why workers do not start. Of a cluster that has an owner the scheduler tells it to nobody else."""
     if state is not ClusterState.ONLINE:
         return AWAY[state]
     return problem_of(cluster, knows=knows) or next(waits_of(cluster, knows=knows), "")

@@ -16,6 +16,7 @@ IN_GENERAL: Final = {  # instead of what the pool of somebody else says itself, 
     HoldKind.MAXIMUM: "it has all the workers that it may have.",
     HoldKind.BACK_OFF: "its last workers ended early; the next one starts in a moment.",
     HoldKind.GANG: "its workers can't be started now.",
+    HoldKind.CLUSTER: "its workers do not start now; its owner can see why.",
 }
 ELSE: Final = "its owner can see why."
 

@@ -57,6 +57,7 @@ def test_an_image_that_cannot_be_pulled_is_named_to_its_owner_alone(
     shown = attached.seen_by(guest)[attached.name]
     told = f"{attached.why(theirs.task_id, guest)} {shown}"
     assert "has not started" in " ".join(shown.waits)
+    says(attached, own, "The image levers9:")
     assert [word for word in ("levers9:", "tray-", "pulled") if word in told] == []
     for node in lab.nodes:
         lab.verb("pull-again", node)

@@ -316,14 +316,14 @@ class TestWhy:
         assert stage.reports(cluster_id, a_node("n1"), jobs=(pending,)).of(said.JobWaits) == []
         assert stage.reports(cluster_id, a_node("n1"), jobs=(a_job("w1"),)).only(said.JobWaits).why == ""
 
-    def test_the_pool_of_a_shared_cluster_says_no_names_to_all_who_wait_for_it(self) -> None:
+    def test_the_pool_of_a_shared_cluster_hears_it_as_well_for_its_owner(self) -> None:
         stage = Stage()
         cluster_id = stage.ready(a_node("n1"))
         stage.shares(LAB)
         stage.orders()
         pending = a_job("w1", JP.PENDING, why="The image x cannot be pulled on n1")
         sent = stage.reports(cluster_id, a_node("n1"), jobs=(pending,))
-        assert sent.only(said.JobWaits).why == "a worker that was ordered has not started"
+        assert sent.only(said.JobWaits).why == "The image x cannot be pulled on n1 (worker w1)"
 
     def test_a_cluster_that_is_away_is_told_as_such(self) -> None:
         stage = Stage()
@@ -351,6 +351,15 @@ class TestConfigured:
         job = stage.pool(order, "near").only(said.CreateWorkerJob).job
         assert (job.listens, job.pool) == (True, "near")
         assert stage.truth.ask(ops.ListClusters()) == ()
+
+    def test_why_its_workers_do_not_start_is_told_in_general_to_all_whom_it_serves(self) -> None:
+        stage = Stage(configured=(near(),))
+        stage.reports("near", a_node("n1"))
+        order = said.RunWorkerJob(pool="near", worker_id="w1", token="t", capacity=ROOM, traits=Traits(node="n1"))
+        stage.pool(order, "near")
+        pending = a_job("w1", JP.PENDING, why="The image x cannot be pulled on n1")
+        sent = stage.reports("near", a_node("n1"), jobs=(pending,))
+        assert sent.only(said.JobWaits).why == "a worker that was ordered has not started"
 
     def test_its_agent_is_told_at_once_how_workers_are_started(self) -> None:
         sent = Stage(configured=(near(),)).begin()

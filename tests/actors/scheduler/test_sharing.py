@@ -353,15 +353,22 @@ class TestWords:
             assert reasons(said)
             assert not [secret for secret in ("secret", "hidden", POOL, "lab") if secret in words]
 
-    def test_what_the_pool_of_others_says_itself_is_told_in_general(self) -> None:
+    @pytest.mark.parametrize(
+        ("kind", "words"),
+        [
+            (HoldKind.BACK_OFF, "Pool lab: its last workers ended early"),
+            (HoldKind.CLUSTER, "Pool lab: its workers do not start now; its owner can see why."),
+        ],
+    )
+    def test_what_the_pool_of_others_says_itself_is_told_in_general(self, kind: HoldKind, words: str) -> None:
         lab = Lab(serves="")
         lab.offer(x="r")
         detail = "node x can't pull registry.of.a/worker:1."
-        hold = Reason(kind=HoldKind.BACK_OFF, pool=POOL, detail=detail)
+        hold = Reason(kind=kind, pool=POOL, detail=detail)
         lab.plan(events.PoolHolds(pool=POOL, reason=hold))
         theirs, own = lab.ask("b"), lab.ask("a")
         assert "registry" not in repr(reasons(theirs)) + told(theirs)
-        assert "Pool lab: its last workers ended early" in told(theirs)
+        assert words in told(theirs)
         assert "Pool lab: node x can't pull" in told(own)
 
     def test_a_shared_cluster_whose_name_one_has_oneself_is_told_by_the_name_of_its_pool(self) -> None:
