@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Awaitable, Callable
 from typing import Final
 
 import msgspec
+import trio
 from starlette.responses import Response
 
 from ....errors import INVALID, NOT_FOUND, LeversError, Refused
@@ -19,6 +21,8 @@ from .desk import Call
 LISTED_AT_MOST: Final = 1_000
 LISTED: Final = 100
 _STUBS_OF_A_NAME: Final = 16
+KEPT_WITHIN_S: Final = 1.0  # `submit` returns before its call is kept: who names it at once is not told that it is none
+_LOOKED_EVERY_S: Final = 0.05
 
 
 class TaskView(msgspec.Struct, frozen=True, kw_only=True):
@@ -108,7 +112,7 @@ async def show(call: Call) -> Response:
 
 async def stop(call: Call) -> Response:
     """Cancel one task: durable once answered."""
-    row = await _task(call)
+    row = await soon(lambda: _task(call))
     question = CancelTasks(task_ids=(row.task_id,))
     answer = await call.desk.questions.ask(question, call.speaking_for(row.workspace_id))
     standings = answer.standings if isinstance(answer, CancelAccepted) else ()
@@ -120,7 +124,7 @@ async def stop(call: Call) -> Response:
 
 async def why(call: Call) -> Response:
     """Why one task waits, or how it ended."""
-    row = await _task(call)
+    row = await soon(lambda: _task(call))
     if row.state.terminal:
         return json_answer(TaskWhy(task_id=row.task_id, state=row.state, reasons=how_it_ended(row)))
     try:
@@ -148,13 +152,23 @@ def how_it_ended(row: TaskRow) -> tuple[str, ...]:
         TaskState.EXPIRED: f"It waited for longer than it may: {ran} had begun.",
     }
     failure = row.failure or Failure("", "")
-    return tuple(
-        words for words in (sentences[row.state], failure.what_and_why, failure.fix) if words
-    )
+    return tuple(words for words in (sentences[row.state], failure.what_and_why, failure.fix) if words)
 
 
 async def _task(call: Call) -> TaskRow:
     return await call.desk.logs.task(call.parameter("task_id"), call.scope)
+
+
+async def soon(look: Callable[[], Awaitable[TaskRow]]) -> TaskRow:
+    """A task that may be about to be kept. Raises `Refused` as `look` does, where it still is not after a moment."""
+    until_s = trio.current_time() + KEPT_WITHIN_S
+    while True:
+        try:
+            return await look()
+        except Refused as refused:
+            if refused.code != NOT_FOUND or trio.current_time() >= until_s:
+                raise
+        await trio.sleep(_LOOKED_EVERY_S)
 
 
 async def _listed(call: Call, states: tuple[TaskState, ...], stub_id: str, limit: int) -> list[TaskRow]:

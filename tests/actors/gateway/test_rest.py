@@ -6,8 +6,11 @@ from typing import TYPE_CHECKING
 
 import pytest
 import trio
+import trio.testing
 
 from levers9.actors.gateway import questions
+from levers9.actors.gateway.rest import tasks
+from levers9.errors import FORBIDDEN, NOT_FOUND, Refused
 from levers9.model.resources import Capacity, Shape
 from levers9.model.states import ContainerState, TaskState, TokenKind, WorkerState
 from levers9.store import operations as ops
@@ -136,6 +139,35 @@ async def test_why_a_task_waits_is_asked_of_the_leader(stand: Stand) -> None:
     async with stand.http(await stand.token(TokenKind.WORKSPACE)) as http:
         answer = (await http.get("/api/v1/tasks/task-ws-a/why")).json()
     assert (answer["state"], tuple(answer["reasons"])) == ("PENDING", reasons)
+
+
+@pytest.mark.parametrize(("kept_after_s", "found"), [(0.0, True), (0.3, True), (2.0, False)])
+async def test_a_task_that_was_just_submitted_is_waited_for_a_moment(
+    autojump_clock: trio.testing.MockClock, kept_after_s: float, found: bool
+) -> None:
+    row = ops.TaskRow(task_id="t", workspace_id="a", stub_id="s", state=TaskState.PENDING, attempt=0)
+    begun_s = trio.current_time()
+
+    async def look() -> ops.TaskRow:
+        if trio.current_time() - begun_s < kept_after_s:
+            raise Refused("There is no task 't'.", code=NOT_FOUND)
+        return row
+
+    if found:
+        assert await tasks.soon(look) is row
+    else:
+        with pytest.raises(Refused, match="no task 't'"):
+            await tasks.soon(look)
+        assert trio.current_time() - begun_s == pytest.approx(tasks.KEPT_WITHIN_S, abs=0.1)
+
+
+async def test_one_that_may_not_be_seen_is_not_waited_for(autojump_clock: trio.testing.MockClock) -> None:
+    async def look() -> ops.TaskRow:
+        raise Refused("You may not.", code=FORBIDDEN)
+
+    with pytest.raises(Refused, match="may not"):
+        await tasks.soon(look)
+    assert trio.current_time() == 0.0
 
 
 async def test_how_a_task_ended_is_told_without_the_leader(stand: Stand) -> None:
