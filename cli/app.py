@@ -55,6 +55,7 @@ def build() -> cyclopts.App:
         print_error=False,
         suppress_keyboard_interrupt=False,
         result_action="return_value",
+        default_parameter=cyclopts.Parameter(show_default=_default, negative_iterable=(), negative_bool=()),
     )
     for name, words in _DAEMONS.items():
         app.command(_never, name=name, help=words)
@@ -78,6 +79,13 @@ def run(arguments: list[str]) -> int:
     except BrokenPipeError:  # the reader, such as `head`, has seen enough
         sys.stderr.close()
         return FAILED
+
+
+def _default(value: object) -> str | None:
+    """What the help says of a default; that a flag is not set, or a text empty, goes without saying."""
+    if value is None or value is False or value in ("", ()):
+        return None
+    return ", ".join(map(str, value)) if isinstance(value, tuple) else str(value)
 
 
 def _never() -> None:

@@ -16,9 +16,10 @@ import msgspec
 import trio
 
 from ..errors import FORBIDDEN, INVALID, NOT_FOUND, ConfigError, KubeRefused, KubeUnavailable, Refused
-from ..model.clusters import NAMESPACE
+from ..model.clusters import NAMESPACE, check_name
 from ..model.figures import JOIN_WAIT_S
 from ..model.selectors import parse, selector_of
+from ..model.sentences import plural
 from ..wire.rest.clusters import (
     ClusterAttached,
     ClusterLeft,
@@ -48,14 +49,14 @@ def join(
     /,
     *,
     gpu: str,
-    selector: Annotated[list[str] | None, cyclopts.Parameter(negative="")] = None,
+    selector: list[str] | None = None,
     namespace: str = NAMESPACE,
     flavor: Literal["gke", "eks", "aks"] | None = None,
     worker_image: str = "",
     pull_secret: str = "",
-    host_network: bool | None = None,
-    manifest_only: Annotated[bool, cyclopts.Parameter(negative="")] = False,
-    wait: bool = True,
+    host_network: Annotated[bool | None, cyclopts.Parameter(negative="--no-host-network")] = None,
+    manifest_only: bool = False,
+    wait: Annotated[bool, cyclopts.Parameter(negative="--no-wait")] = True,
     timeout: float = JOIN_WAIT_S,
     context: ContextName = "",
     kubeconfig: Kubeconfig = None,
@@ -97,6 +98,7 @@ def join(
         worker_image=worker_image, image_pull_secret=pull_secret, host_network=host_network,
         wait_s=timeout if wait else 0.0,
     )  # fmt: skip
+    check_name(wish.name)
     parse(wish.selector)
     if manifest_only and json:
         raise Refused(
@@ -184,7 +186,7 @@ def list_(*, json: Json = False, format: Format = "table", workspace: Workspace 
         print_json(found)
         return
     headings = (
-        "CLUSTER", "GPU", "STATE", "NODES", "CARDS", "OURS", "FREE", "LAST SEEN", "SERVES", "WORKERS", "AGENT", "WHY",
+        "CLUSTER", "GPU", "STATE", "NODES", "CARDS", "OURS", "FREE", "SEEN", "SERVES", "WORKERS", "AGENT", "WHY",
     )  # fmt: skip
     print_table(headings, map(_row, found), "There are no clusters. `levers9 cluster join` attaches one.")
 
@@ -193,7 +195,8 @@ def _row(one: ClusterView) -> tuple[str, ...]:
     nodes = f"{one.nodes_ready}/{one.nodes_total}"
     cards = (str(one.cards), str(one.cards_ours), str(one.cards_free))
     pending = f" ({one.pending} pending)" if one.pending else ""
-    why = " ".join((one.problem, *one.waits)).strip()
+    old = "Its agent is older than the control plane." if one.agent_outdated else ""
+    why = " ".join(filter(None, (one.problem, old, *one.waits)))
     return (
         one.name, one.gpu_type, one.status, nodes, *cards, ago(one.last_seen_s), _serves(one),
         f"{one.workers}{pending}", _agent(one), why,
@@ -203,15 +206,14 @@ def _row(one: ClusterView) -> tuple[str, ...]:
 def _serves(one: ClusterView) -> str:
     if one.shared:
         return "everyone"
-    return "this workspace" if one.owned else f"{one.workspace or 'its owner'} only"
+    return "you" if one.owned else f"{one.workspace or 'its owner'} only"
 
 
 def _agent(one: ClusterView) -> str:
     if not one.agent_version:
         return "–"
-    outdated = ", older than the control plane" if one.agent_outdated else ""
     up = f", up {ago(one.agent_started_at_s)}" if one.agent_started_at_s else ""
-    return f"{one.agent_version}{up}{outdated}"
+    return f"{one.agent_version}{up}"
 
 
 @app.command
@@ -221,8 +223,12 @@ def nodes(name: Name, /, *, json: Json = False, workspace: Workspace = "") -> No
     if json:
         print_json(cluster.nodes)
         return
-    if cluster.status != "online":
+    if cluster.status == "waiting":
+        print(f"{cluster.name} is waiting: its agent has never dialled in.", file=sys.stderr)
+    elif cluster.status != "online":
         print(f"{cluster.name} is {cluster.status}: this is what was last reported.", file=sys.stderr)
+    if cluster.problem:
+        print(cluster.problem, file=sys.stderr)
     _print_nodes(cluster.nodes)
 
 
@@ -242,7 +248,12 @@ def _print_nodes(found: Sequence[NodeView]) -> None:
 
 @app.command
 def share(
-    name: Name, /, *, off: Annotated[bool, cyclopts.Parameter(negative="")] = False, workspace: Workspace = ""
+    name: Name,
+    /,
+    *,
+    off: bool = False,
+    workspace: Workspace = "",
+    json: Json = False,
 ) -> None:
     """Let a cluster serve every workspace; for the platform's admin.
 
@@ -253,6 +264,9 @@ def share(
     """
     path = f"cluster/{quote(name)}/shared"
     found = ask(ClusterShared, "PUT", path, {"shared": not off}, {"workspace": workspace})
+    if json:
+        print_json(found)
+        return
     if found.shared:
         print(f"{found.name} is shared: workers that start there from now on take work of every workspace.")
     else:
@@ -277,8 +291,8 @@ def leave(
     name: Name,
     /,
     *,
-    keep_agent: Annotated[bool, cyclopts.Parameter(negative="")] = False,
-    yes: Annotated[bool, cyclopts.Parameter(negative="")] = False,
+    keep_agent: bool = False,
+    yes: bool = False,
     context: ContextName = "",
     kubeconfig: Kubeconfig = None,
     workspace: Workspace = "",
@@ -314,6 +328,9 @@ def leave(
         raise
     except (ConfigError, KubeUnavailable, KubeRefused) as error:
         raise Refused("Its objects in the cluster are still there.", str(error), _by_hand(cluster)) from error
+    if not removed and cluster.status == "waiting":
+        print("Its agent has never dialled in, and the cluster of this context has nothing of it.")
+        return
     if not removed:
         raise Refused("The cluster of this context has nothing of it.", fix=_by_hand(cluster))
     print(f"{removed} objects of it were deleted in the cluster; namespace {cluster.namespace} stays.")
@@ -349,9 +366,12 @@ def _make_sure(cluster: ClusterView, yes: bool) -> None:
         return
     if not sys.stdin.isatty():
         raise Refused("Leaving was not confirmed.", "Nobody can be asked here.", "Say --yes.", INVALID)
-    said = f"{cluster.workers} workers run there. " if cluster.workers else ""
-    if input(f"{said}Detach {cluster.name}? [y/N] ").strip().lower() not in ("y", "yes"):
-        raise Refused(f"{cluster.name} stays attached.", code=INVALID)
+    count = cluster.workers
+    said = f"{count} {plural('worker', count)} {'runs' if count == 1 else 'run'} there. " if count else ""
+    with suppress(EOFError):  # Ctrl-D is no yes
+        if input(f"{said}Detach {cluster.name}? [y/N] ").strip().lower() in ("y", "yes"):
+            return
+    raise Refused(f"{cluster.name} stays attached.", code=INVALID)
 
 
 def _show(name: str, workspace: str) -> ClusterShown:

@@ -10,19 +10,19 @@ import uuid
 from typing import Annotated, Final
 
 import cyclopts
+import msgspec
 
 from ..errors import Refused
+from ..lab.asked import check
 from ..lab.binaries import provide
 from ..lab.folder import LabFolder, LabSettings, lab_folder, no_lab
 from ..lab.running import end_lab, is_running, start_lab
 from ..lab.talk import AskFault, AskStatus, Done, LabStatus, TrayStatus, ask
-from ..lab.trays import CARDS
 from ..lab.verbs import SLOW_S, Verb
 from .output import Json, print_json, print_table
 
 app = cyclopts.App(name="lab", help="An emulated GPU cluster: a real API server, simulated nodes, faults on demand.")
 Node = Annotated[str, cyclopts.Parameter(name="NODE")]
-_NAMES: Final = r"[a-z0-9]([-a-z0-9]*[a-z0-9])?"
 
 
 def _folder() -> LabFolder:
@@ -68,8 +68,6 @@ def up(
     grace
         How many seconds a node may be silent before it counts as not ready.
     """
-    if gpu not in CARDS:
-        raise Refused(f"There is no card {gpu} in labs.", fix=f"There are {', '.join(CARDS)}.")
     started = time.monotonic()
     folder = _folder()
     settings = LabSettings(
@@ -84,8 +82,9 @@ def up(
         users=user,
         trays_per_domain=trays_per_domain,
         grace_s=grace,
-        binaries=_binaries(),
     )
+    check(settings)
+    settings = msgspec.structs.replace(settings, binaries=_binaries())
     start_lab(folder, settings, _say)
     _say(f"The lab is up after {time.monotonic() - started:.1f} s. Next:")
     print(f"export KUBECONFIG={shlex.quote(str(folder.kubeconfig()))}")

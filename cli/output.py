@@ -21,7 +21,9 @@ Json = Annotated[bool, cyclopts.Parameter(name="--json", negative="", help="Prin
 
 _GAP: Final = "  "
 _WHOLE: Final = frozenset({"STATE", "KIND"})  # besides the first column, which people copy
+_REASONS: Final = ("WHY", "HELD")  # as the last column: sentences, which nobody can read in five characters
 _NARROWEST: Final = 5
+_SHORT: Final = 9  # a column of so many characters is cut only when all wider ones have given what they can
 _BOLD: Final = "\x1b[1m"
 _PLAIN: Final = "\x1b[0m"
 _CODES: Final = {"green": 32, "cyan": 36, "yellow": 33, "red": 31}
@@ -75,27 +77,41 @@ def in_columns(table: Sequence[Sequence[str]]) -> list[str]:
 
 
 def for_terminal(table: Sequence[Sequence[str]]) -> list[str]:
-    """Each row one line of the terminal, states in their colours, the headings in bold."""
+    """Each row one line of the terminal, states in their colours, the headings in bold.
+
+    Reasons, for which a line has no room, stand below the row that they belong to.
+    """
+    room = shutil.get_terminal_size().columns
     columns = [column for column in zip(*table) if any(cell not in ("", "–") for cell in column[1:])]
+    widths = [max(map(len, column)) for column in columns]
+    below: Sequence[str] = ()
+    if len(columns) > 1 and columns[-1][0] in _REASONS and sum(widths) + len(_GAP) * (len(widths) - 1) > room:
+        below = columns.pop()
+        widths.pop()
     whole = [not place or column[0] in _WHOLE for place, column in enumerate(columns)]
-    widths = fitted([max(map(len, column)) for column in columns], whole, shutil.get_terminal_size().columns)
-    lines = []
-    for row in zip(*columns):
+    widths = fitted(widths, whole, room)
+    lines: list[str] = []
+    for number, row in enumerate(zip(*columns)):
         cells = (cut(cell, width).ljust(width) for cell, width in zip(row, widths))
         lines.append(_GAP.join(map(_in_colour, cells)).rstrip())
+        if number and below and below[number]:
+            lines.append(textwrap.indent(wrapped(f"{below[0]}: {below[number]}", room - len(_GAP)), _GAP))
     return [f"{_BOLD}{lines[0]}{_PLAIN}", *lines[1:]]
 
 
 def fitted(widths: Sequence[int], whole: Sequence[bool], room: int) -> list[int]:
-    """The widths of columns in `room` characters: the widest give first, those that are to stay whole never."""
+    """The widths of columns in `room` characters: the widest give first, short ones last, and never those that are to
+    stay whole.
+    """
     found = list(widths)
-    giving = [place for place, kept in enumerate(whole) if not kept]
     spare = room - len(_GAP) * (len(found) - 1)
-    while sum(found) > spare and giving:
-        widest = max(giving, key=lambda place: found[place])
-        if found[widest] <= _NARROWEST:
-            break
-        found[widest] -= 1
+    for longest in (_SHORT, 0):
+        giving = [place for place, width in enumerate(widths) if not whole[place] and width > longest]
+        while sum(found) > spare and giving:
+            widest = max(giving, key=lambda place: found[place])
+            if found[widest] <= _NARROWEST:
+                break
+            found[widest] -= 1
     return found
 
 

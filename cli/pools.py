@@ -94,12 +94,18 @@ def create(
     ----------
     file
         TOML: the keys of one pool, or a whole configuration with one; the flags count for nothing then.
-    cpu, memory
-        CPUs and memory of one worker.
-    gpu, gpu_count
-        Type and number of its cards.
-    min_workers, max_workers
-        Workers that never wind down; workers at most.
+    cpu
+        CPUs of one worker.
+    memory
+        Its memory, such as 8Gi.
+    gpu
+        The type of its cards.
+    gpu_count
+        How many it has.
+    max_workers
+        Workers at most.
+    min_workers
+        Workers that never wind down.
     isolation
         none, or trusted: it serves all workspaces, which then trust each other.
     """

@@ -72,7 +72,7 @@ def login(
     host: str = "",
     port: int = 0,
     http_url: str = "",
-    tls: bool | None = None,
+    tls: Annotated[bool | None, cyclopts.Parameter(negative="--no-tls")] = None,
 ) -> None:
     """Keep a token and the control plane's address in the configuration file, after trying them.
 

@@ -20,12 +20,12 @@ from ..child import ChildSpec
 from ..child_process import ProcessChild, Program, ReadyLine, ReadyWhen
 from ..daemons.ports import claim_port
 from ..supervision import Backoff
+from .asked import ADMIN
 from .certificates import Authority, write_signing_key
 from .folder import LabFolder, LabSettings, write_whole
 
 HOST: Final = "127.0.0.1"
 SERVICE_RANGE: Final = "10.99.0.0/16"
-ADMIN: Final = "admin"
 CONTROLLERS: Final = (
     "job,deployment,replicaset,garbagecollector,namespace,serviceaccount,serviceaccount-token,ttl-after-finished,"
     "podgc,resourcequota,nodelifecycle,taint-eviction-controller,root-ca-certificate-publisher-controller"

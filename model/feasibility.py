@@ -225,7 +225,7 @@ def _refuse_gpu(shape: Shape, offers: tuple[PoolOffer, ...]) -> None:
         return
     what = f"No pool has GPUs of type {' or '.join(shape.gpu_types)}." if shape.gpu_types else "No pool has GPUs."
     if not types:
-        fix = "Leave gpu and gpu_count out, or add a pool with cards."
+        fix = "Attach a cluster that has some (`levers9 cluster join`), or leave gpu and gpu_count out."
         raise Refused(what, "There are no GPUs that you may use.", fix, UNKNOWN_GPU)
     why = f"GPU types you may use: {', '.join(types)}."
     if shape.accelerator and shape.accelerator not in types:

@@ -188,9 +188,14 @@ class Rest:
         if untrusted:
             return BrokenByPeer(untrusted)
         return BrokenByPeer(
-            f"The control plane at {self._shown} does not answer: {str(error) or type(error).__name__}. "
+            f"The control plane at {self._shown} does not answer: {_why(error)}. "
             "Look whether it runs (`levers9 dev` on this machine), and whether `levers9 config show` has its address."
         )
+
+
+def _why(error: Exception) -> str:
+    """In words, without the number that the system has for it."""
+    return (isinstance(error, OSError) and error.strerror) or str(error) or type(error).__name__
 
 
 def refusal(status: int, answer: bytes, path: str) -> Refused:

@@ -72,15 +72,14 @@ def test_clusters_are_listed_with_whom_they_serve_and_how_old_their_agent_is(htt
     old = {**OWN, "last_seen_s": time.time() - 40, "agent_started_at_s": time.time() - 3 * 86400}
     http.answers[f"GET {CLUSTERS}?nodes=no"] = (200, {"clusters": [old, OTHERS, ADMINS]})
     shown = line("cluster", "list").out.splitlines()
-    heads = ("CLUSTER", "GPU", "STATE", "NODES", "CARDS", "OURS", "FREE", "LAST SEEN", "SERVES", "WORKERS", "AGENT")
+    heads = ("CLUSTER", "GPU", "STATE", "NODES", "CARDS", "OURS", "FREE", "SEEN", "SERVES", "WORKERS", "AGENT")
     assert [word for word in heads if word not in shown[0]] == []
-    cells = ("lab-1", "online", "1/2  ", "  8      2     2  ", "40 s", "this workspace", "2 (1 pending)")
+    cells = ("lab-1", "online", "1/2  ", "  8      2     2  ", "40 s", "you", "2 (1 pending)")
     words = (*cells, "0.1.0, up 3 d")
     assert [word for word in words if word not in shown[1]] == []
     assert "everyone" in shown[2]
     assert "team-b only" in shown[3]
-    assert "older than the control plane" in shown[3]
-    assert "No pods." in shown[3]
+    assert "No pods. Its agent is older than the control plane." in shown[3]
 
 
 @pytest.mark.parametrize("flags", [("--json",), ("--format", "json")])
@@ -108,6 +107,13 @@ def test_nodes_are_shown_with_what_is_free(http: HttpStub, line: Line) -> None:
 def test_that_nodes_may_be_out_of_date_is_told_beside_them(http: HttpStub, line: Line) -> None:
     show(http, {**OWN, "status": "stale"})
     assert line("cluster", "nodes", "lab-1").err == "lab-1 is stale: this is what was last reported.\n"
+    show(http, {**OWN, "status": "waiting", "nodes": []})
+    assert line("cluster", "nodes", "lab-1").err == "lab-1 is waiting: its agent has never dialled in.\n"
+
+
+def test_why_there_are_no_nodes_is_told_beside_them(http: HttpStub, line: Line) -> None:
+    show(http, {**OWN, "nodes": [], "problem": "Its selector names no node."})
+    assert line("cluster", "nodes", "lab-1").err == "Its selector names no node.\n"
 
 
 def test_nodes_of_anothers_cluster_have_no_names(http: HttpStub, line: Line) -> None:
@@ -126,6 +132,7 @@ def test_a_cluster_is_shared_and_taken_back(
     done = line("cluster", "share", "lab-1", *flags)
     assert (done.code, http.asked[-1][2]) == (0, {"shared": shared})
     assert told in done.out
+    assert json.loads(line("cluster", "share", "lab-1", *flags, "--json").out) == {"name": "lab-1", "shared": shared}
 
 
 def test_the_manifest_is_printed_for_its_owner_only(http: HttpStub, line: Line) -> None:
@@ -317,6 +324,19 @@ def test_nobody_leaves_without_being_asked(http: HttpStub, line: Line, monkeypat
     done = line("cluster", "leave", "lab-1", "--keep-agent")
     assert (done.code, [asked[0] for asked in http.asked]) == (1, ["GET"])
     assert "Say --yes." in done.err
+
+
+def test_the_end_of_the_input_is_no_yes(http: HttpStub, line: Line, monkeypatch: pytest.MonkeyPatch) -> None:
+    leaving(http)
+    monkeypatch.setattr("sys.stdin.isatty", lambda: True)
+
+    def closed(prompt: str) -> str:
+        raise EOFError
+
+    monkeypatch.setattr("builtins.input", closed)
+    done = line("cluster", "leave", "lab-1", "--keep-agent")
+    assert (done.code, [asked[0] for asked in http.asked]) == (1, ["GET"])
+    assert done.err == "levers9: lab-1 stays attached.\n"
 
 
 @pytest.mark.parametrize(("said", "methods"), [("y", ["GET", "DELETE"]), ("", ["GET"])])

@@ -49,6 +49,32 @@ def test_the_widest_columns_give_first() -> None:
     assert fitted([60, 30, 30], [True, False, False], 20) == [60, 5, 5]
 
 
+def test_short_columns_are_cut_only_when_the_others_have_given_all() -> None:
+    assert fitted([8, 7, 9, 30], [True, False, False, False], 40) == [8, 7, 9, 10]
+    assert fitted([8, 7, 9, 30], [True, False, False, False], 34) == [8, 7, 8, 5]
+
+
+def test_a_reason_without_room_stands_whole_below_its_row(
+    open_terminal: Callable[[], Terminal], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    terminal = open_terminal()
+    monkeypatch.setenv("COLUMNS", "50")
+    rows = [("one", "online", "its image cannot be pulled: no such tag"), ("two", "online", "")]
+    print_table(("CLUSTER", "STATE", "WHY"), rows, "none")
+    assert re.sub(r"\x1b\[\d*m", "", terminal.getvalue()).splitlines() == [
+        "CLUSTER  STATE",
+        "one      online",
+        "  WHY: its image cannot be pulled: no such tag",
+        "two      online",
+    ]
+
+
+def test_a_reason_with_room_is_a_column(open_terminal: Callable[[], Terminal]) -> None:
+    terminal = open_terminal()
+    print_table(("CLUSTER", "WHY"), [("one", "no pods")], "none")
+    assert re.sub(r"\x1b\[\d*m", "", terminal.getvalue()).splitlines() == ["CLUSTER  WHY", "one      no pods"]
+
+
 def test_a_cut_text_has_a_sign_and_one_line() -> None:
     assert cut("abcdef", 4) == "abc…"
     assert cut("abc\nrest", 8) == "abc…"

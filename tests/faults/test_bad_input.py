@@ -240,7 +240,7 @@ def test_another_minor_version_of_python_is_refused_with_the_reason(laptop: Lapt
 def test_a_card_that_nobody_has_is_refused_at_once(laptop: Laptop) -> None:
     said = told(laptop.python("from levers9 import job\n@job(gpu='A100')\ndef f(): ...\nf.remote()\n"))
     assert "No pool has GPUs of type A100. There are no GPUs that you may use." in said
-    assert "Leave gpu and gpu_count out, or add a pool with cards." in said
+    assert "Attach a cluster that has some (`levers9 cluster join`), or leave gpu and gpu_count out." in said
 
 
 CARDS = """
