@@ -62,6 +62,7 @@ async def run_worker(config: WorkerConfig) -> None:
             epoch=config.epoch,
             capacity=config.capacity,
             host=config.host,
+            lacks=config.lacks,
         )
         policy = WorkerPolicy(identity, stop_grace_s=config.stop_grace_s)
         listener = DialledListener(worker_id=config.worker_id, token=config.token)

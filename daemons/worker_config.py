@@ -51,6 +51,7 @@ class WorkerConfig(msgspec.Struct, frozen=True, kw_only=True):
     node: str = ""  # its name, where its pool has named nodes
     host: str = LOOPBACK  # at which other workers reach its containers
     ca_pem: str = ""
+    lacks: str = ""  # why it has fewer cards than were ordered
     http_proxy: str = ""  # through which `http_url` is reached
     in_pod: bool = False
     listen: tuple[str, int] | None = None  # host and port at which it is dialled, in place of dialling `urls`
@@ -68,11 +69,14 @@ def parse(argv: Sequence[str], environment: Mapping[str, str] = os.environ, devi
     if not given.strip() and not by_option and not {"-h", "--help"} & set(argv):
         raise ConfigError(_BY_HAND)
     asked = _parser(need_token=not given.strip()).parse_args(argv)
+    shown = _devices() if devices is None else devices
+    capacity = _capacity(asked, environment, shown)
     config = WorkerConfig(
         worker_id=asked.id,
         pool=asked.pool,
         epoch=asked.epoch,
-        capacity=_capacity(asked, environment, _devices() if devices is None else devices),
+        capacity=capacity,
+        lacks=_lacks(asked.gpu_count, capacity.gpu_count, shown),
         urls=tuple(asked.url or ()),
         http_url=asked.http_url,
         token=_token(asked.token_fd, asked.token_file) if by_option else given.strip(),
@@ -117,10 +121,18 @@ def _parser(*, need_token: bool) -> argparse.ArgumentParser:
 def _capacity(asked: argparse.Namespace, environment: Mapping[str, str], devices: int) -> Capacity:
     """What was ordered, less the cards that are not its own: the report tells what a worker really has."""
     cards = cards_here(asked.gpu_count, devices, environment)
-    if cards < asked.gpu_count:
-        said = "fewer cards are known to be this worker's than were ordered"
-        _log.warning(said, ordered=asked.gpu_count, own=cards, shown_by_driver=devices)
     return Capacity(cpu_milli=asked.cpu_milli, memory_mib=asked.memory_mib, gpu_count=cards, gpu_type=asked.gpu_type)
+
+
+def _lacks(ordered: int, cards: int, devices: int) -> str:
+    """Why it has fewer cards than were ordered, which is said here as well; "" where it has all."""
+    if cards >= ordered:
+        return ""
+    said = "fewer cards are known to be this worker's than were ordered"
+    _log.warning(said, ordered=ordered, own=cards, shown_by_driver=devices)
+    if cards:
+        return f"only {cards} of the {ordered} cards that were ordered are there"
+    return f"the driver shows {devices} cards, and nothing says which {ordered} of them are its own"
 
 
 def _devices() -> int:

@@ -20,6 +20,7 @@ class NodeState(enum.StrEnum):
     NOT_READY = "not ready"
     STALE = "stale"  # nobody knows how it is now: it gets no worker, and one that runs there goes on taking work
     FULL = "full"  # others have all its cards: the same
+    CARDS_UNKNOWN = "cards unknown"  # its last worker could not tell which cards were its own; it is tried again later
 
     @property
     def closes_worker(self) -> bool:

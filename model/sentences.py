@@ -206,6 +206,8 @@ def _matter(why: str, alike: list[Excluded], now_s: float) -> str:
         return _stale(alike, now_s)
     if why == NodeState.FULL:
         return f"others have all cards of {_nodes(alike)}"
+    if why == NodeState.CARDS_UNKNOWN:
+        return f"the last worker on {_nodes(alike)} could not tell which cards are its own"
     return f"{_nodes(alike)} {'is' if sum(each.count for each in alike) == 1 else 'are'} {why}"
 
 

@@ -170,6 +170,7 @@ class WorkerReported(Message, frozen=True, kw_only=True):
     capacity: Capacity
     containers: tuple[ContainerReport, ...]
     host: str = ""  # the address at which other workers reach its containers
+    lacks: str = ""  # why it has fewer cards than were ordered
 
     def coalesce_key(self) -> str:
         """One a worker."""
@@ -421,8 +422,12 @@ class WorkersPending(Message, frozen=True, kw_only=True):
 
 
 class WorkerArrived(Message, frozen=True, kw_only=True):
-    """A worker of this pool has reported for the first time: it is pending no more."""
+    """A worker of this pool has reported for the first time: it is pending no more.
+
+    `lacks` says why it has none of the cards that were ordered, and so is made to leave; "" where it has some.
+    """
 
     sender: ClassVar[str] = "scheduler"
     receiver: ClassVar[str] = "pool"
     worker_id: str
+    lacks: str = ""

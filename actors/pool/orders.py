@@ -70,13 +70,13 @@ class OrderBook:
         if order.traits.node:
             self.nodes[order.traits.node] = order
 
-    def arrived(self, worker_id: str, now_s: float) -> bool:
-        """A worker has reported; whether that is news."""
+    def arrived(self, worker_id: str, now_s: float) -> Order | None:
+        """A worker has reported; its order, where that is news."""
         order = self._orders.get(worker_id)
         if order is None or not order.pending:
-            return False
+            return None
         order.pending, order.came_at_s = False, now_s
-        return True
+        return order
 
     def take_late(self, ordered_before_s: float) -> tuple[str, ...]:
         """The workers that were ordered by then and have not reported; each is named once."""

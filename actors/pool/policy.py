@@ -23,6 +23,7 @@ from ...wire.message import Send
 from ...wire.operating import PoolStanding, PoolTold, TellWorkers, TermsChanged, WorkerWish
 from ..applied import require_all
 from .backing_off import BackOff
+from .cardless import Cardless
 from .holds import Holds
 from .orders import Order, OrderBook
 from .questions import Answered, Questions
@@ -85,6 +86,8 @@ class PoolPolicy:
         self._wishes = Wishes(settings, self.book)
         self._questions = Questions(settings.name)
         self._back_off = BackOff()
+        self._known = settings.nodes  # as they were told
+        self._cardless = Cardless()
         self._holds = Holds(settings)
         self._pending_told = -1
         self._standing_told: PoolStanding | None = None
@@ -119,8 +122,7 @@ class PoolPolicy:
         if settings.attached:
             self._sends.append(Send("clusters", declared(settings)))
         if settings.nodes or settings.retiring:
-            nodes = scheduling.PoolNodes(pool=settings.name, offers=settings.nodes)
-            self._sends.append(Send("scheduler", nodes))
+            self._tell_nodes()
 
     def _may_run(self, row: ops.WorkerRow) -> bool:
         return bool(row.traits.node and row.handle) and row.traits.node not in self.book.nodes
@@ -148,9 +150,11 @@ class PoolPolicy:
                 self._wishes.give_back(gang_id)
                 self.book.disband(gang_id)
                 self._questions.end_gang(gang_id)
-            case scheduling.WorkerArrived(worker_id=worker_id):
-                if self.book.arrived(worker_id, now_s):
+            case scheduling.WorkerArrived(worker_id=worker_id, lacks=lacks):
+                if (order := self.book.arrived(worker_id, now_s)) is not None:
                     self._drained_at_s = -TOLD_AGAIN_S
+                    if self._cardless.came(order, lacks, now_s):
+                        self._look_at_nodes(now_s)
 
     def _from_guard(self, letter: Letter) -> None:
         match letter.message:
@@ -169,16 +173,17 @@ class PoolPolicy:
     def _from_clusters(self, letter: Letter, now_s: float) -> None:
         match letter.message:
             case NodesKnown() as message:
-                self._know_nodes(message)
+                self._know_nodes(message, now_s)
             case JobWaits(why=why):
                 self._holds.waits = why
             case _:
                 self._from_spawner(letter, now_s)
 
-    def _know_nodes(self, message: NodesKnown) -> None:
+    def _know_nodes(self, message: NodesKnown, now_s: float) -> None:
         """The nodes are others now, or offer something else; whom the pool serves may have changed as well."""
         before, self._settings = self._settings, on_nodes(self._settings, message)
-        self._wishes.settings = self._holds.settings = self._settings
+        self._known = message.offers
+        self._offer(self._cardless.on(self._known, now_s))
         others = declarations(self._settings) != declarations(before)
         if others:
             self._operations += declarations(self._settings)
@@ -186,6 +191,20 @@ class PoolPolicy:
             self._sends.append(Send("scheduler", declared(self._settings)))
         if others or self._settings.serves != before.serves:
             self._sends.append(Send("tasks", TermsChanged()))
+        self._tell_nodes()
+
+    def _look_at_nodes(self, now_s: float) -> None:
+        """What they offer may be another thing, although they are the same."""
+        nodes = self._cardless.on(self._known, now_s)
+        if nodes != self._settings.nodes:
+            self._offer(nodes)
+            self._tell_nodes()
+
+    def _offer(self, nodes: tuple[NodeOffer, ...]) -> None:
+        self._settings = msgspec.structs.replace(self._settings, nodes=nodes)
+        self._wishes.settings = self._holds.settings = self._settings
+
+    def _tell_nodes(self) -> None:
         nodes = scheduling.PoolNodes(pool=self._settings.name, offers=self._settings.nodes)
         self._sends.append(Send("scheduler", nodes))
 
@@ -212,6 +231,8 @@ class PoolPolicy:
     def tick(self, now_s: float) -> None:
         """What is open at the guard is asked again, and who never reports is given up; `plan` looks at the rest."""
         self._questions.ask_again(now_s)
+        if self._cardless.opens(now_s):
+            self._look_at_nodes(now_s)
         for worker_id in self.book.take_late(now_s - WORKER_START_LIMIT_S):
             why = f"it did not report within {WORKER_START_LIMIT_S / 60:g} minutes, and was told to end"
             self._ends.append(EndWorker(worker_id=worker_id, why=why))

@@ -23,7 +23,8 @@ def believed(message: scheduling.WorkerReported, host: Host) -> scheduling.Worke
     if not 0 <= message.epoch <= COUNT_MAX:
         return None
     containers = tuple([_contained(one) for one in message.containers if len(one.container_id) <= ADDRESS_MAX])
-    return msgspec.structs.replace(message, capacity=_capacity(message.capacity, host), containers=containers)
+    capacity, lacks = _capacity(message.capacity, host), sentence(message.lacks)
+    return msgspec.structs.replace(message, capacity=capacity, containers=containers, lacks=lacks)
 
 
 def _contained(report: scheduling.ContainerReport) -> scheduling.ContainerReport:

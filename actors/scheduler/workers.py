@@ -17,6 +17,7 @@ from .group import Group
 from .ledger import Host, Ledger
 
 _STRANGER: Final = "this worker is not known here any more"
+_NO_CARDS: Final = "it does not say why"
 _MOVED_AT_ONCE: Final = {  # the others move when they report
     (WorkerWish.CORDON, WorkerState.AVAILABLE): WorkerEvent.CORDON_ASKED,
     (WorkerWish.UNCORDON, WorkerState.CORDONED): WorkerEvent.UNCORDON_ASKED,
@@ -94,7 +95,7 @@ class Workers:
             host.capacity = message.capacity
             self._group.record_largest(host)
         if not host.reported:
-            self._group.send(f"pool/{host.pool}", scheduling.WorkerArrived(worker_id=host.worker_id))
+            self._arrived(host, message)
         host.reported = True
         if host.cordoned and host.open:
             host.move(WorkerEvent.CORDON_ASKED)
@@ -103,6 +104,15 @@ class Workers:
         self._group.move_worker(host)
         self._tell(host, now_s)
         self._reconcile(host, message.containers, now_s)
+
+    def _arrived(self, host: Host, message: scheduling.WorkerReported) -> None:
+        """It has come. One for its node's cards that has none of them keeps them from others: it is made to leave."""
+        ordered, lacks = host.ordered, ""
+        if host.traits.node and ordered is not None and message.capacity.gpu_count < min(ordered.gpu_count, 1):
+            lacks = message.lacks or _NO_CARDS
+            host.stop_why = f"it has none of the cards that were ordered: {lacks}"
+        arrived = scheduling.WorkerArrived(worker_id=host.worker_id, lacks=lacks)
+        self._group.send(f"pool/{host.pool}", arrived)
 
     def _reconcile(self, host: Host, reports: tuple[scheduling.ContainerReport, ...], now_s: float) -> None:
         """Start what the worker never heard of, stop what is not ours, end what it lost.

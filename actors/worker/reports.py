@@ -19,6 +19,7 @@ class Identity(msgspec.Struct, frozen=True, kw_only=True):
     epoch: int
     capacity: Capacity
     host: str = ""  # the address at which other workers reach its containers
+    lacks: str = ""  # why it has fewer cards than were ordered
 
     def address(self, port: int) -> str:
         """`host:port`, as it is written in URLs."""
@@ -38,4 +39,5 @@ def whole_truth(identity: Identity, containers: Iterable[Held]) -> WorkerReporte
             if held.ended is None
         ),
         host=identity.host,
+        lacks=identity.lacks,
     )

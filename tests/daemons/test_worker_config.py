@@ -74,20 +74,26 @@ def test_outside_a_pod_the_grace_is_that_of_containers() -> None:
 
 
 @pytest.mark.parametrize(
-    ("environment", "devices", "cards"),
+    ("environment", "devices", "cards", "lacks"),
     [
-        ({}, 0, 4),
-        ({"NVIDIA_VISIBLE_DEVICES": "GPU-a,GPU-b"}, 8, 2),
-        ({"NVIDIA_VISIBLE_DEVICES": "a,b,c,d,e"}, 8, 4),
-        ({"LEVERS9_POD_IP": "10.2.3.4", "NVIDIA_VISIBLE_DEVICES": "void"}, 8, 0),
-        ({"LEVERS9_POD_IP": "10.2.3.4", "NVIDIA_VISIBLE_DEVICES": "void"}, 4, 4),
+        ({}, 0, 4, ""),
+        ({"NVIDIA_VISIBLE_DEVICES": "GPU-a,GPU-b"}, 8, 2, "only 2 of the 4 cards that were ordered are there"),
+        ({"NVIDIA_VISIBLE_DEVICES": "a,b,c,d,e"}, 8, 4, ""),
+        (
+            {"LEVERS9_POD_IP": "10.2.3.4", "NVIDIA_VISIBLE_DEVICES": "void"},
+            8,
+            0,
+            "the driver shows 8 cards, and nothing says which 4 of them are its own",
+        ),
+        ({"LEVERS9_POD_IP": "10.2.3.4", "NVIDIA_VISIBLE_DEVICES": "void"}, 4, 4, ""),
     ],
 )
 @pytest.mark.usefixtures("token")
-def test_a_worker_has_no_more_cards_than_are_known_to_be_its_own(
-    environment: dict[str, str], devices: int, cards: int
+def test_a_worker_has_no_more_cards_than_are_known_to_be_its_own_and_says_why(
+    environment: dict[str, str], devices: int, cards: int, lacks: str
 ) -> None:
-    assert parse(WORDS, environment, devices).capacity.gpu_count == cards
+    config = parse(WORDS, environment, devices)
+    assert (config.capacity.gpu_count, config.lacks) == (cards, lacks)
 
 
 @pytest.mark.usefixtures("token")

@@ -40,6 +40,10 @@ CORDONED = Excluded("sched-worker2", "cordoned")
             "No one node has room for it: 2 GB200 are free, at most 1 on one node; 1 more GB200 needed there; "
             "sched-worker2 is cordoned.",
         ),
+        (
+            Reason(kind=HoldKind.ROOM, excluded=(Excluded("n1", "cards unknown"), Excluded("n2", "cards unknown"))),
+            "No worker has room for it; the last worker on n1 and n2 could not tell which cards are its own.",
+        ),
         (Reason(kind=HoldKind.ROOM, fits=3, wanted=8), "Only 3 of 8 have room."),
         (Reason(kind=HoldKind.ROOM, fits=1, wanted=2), "Only 1 of 2 has room."),
         (

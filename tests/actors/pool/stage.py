@@ -100,12 +100,12 @@ class Stage:
         message = scheduling.RoomWanted(pool="p", shapes=shapes, orders_seen=seen, gangs=gangs)
         return Letter(message, source="scheduler", target="pool/p")
 
-    def arrived(self, *worker_ids: str) -> list[Letter]:
-        """They report for the first time, and the scheduler commits that."""
+    def arrived(self, *worker_ids: str, lacks: str = "") -> list[Letter]:
+        """They report for the first time, and the scheduler commits that; `lacks`: why they have no cards."""
         letters = []
         for worker_id in worker_ids:
             self.move(worker_id, WorkerState.AVAILABLE)
-            message = scheduling.WorkerArrived(worker_id=worker_id)
+            message = scheduling.WorkerArrived(worker_id=worker_id, lacks=lacks)
             letters.append(Letter(message, source="scheduler", target="pool/p"))
         return letters
 

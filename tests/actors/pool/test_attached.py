@@ -11,7 +11,7 @@ from levers9.actors.pool.policy import Adopt, EndWorker, StartWorker
 from levers9.actors.pool.settings import retiring
 from levers9.model.figures import WORKER_START_LIMIT_S
 from levers9.model.ids import Chance
-from levers9.model.nodes import NodeOffer, Traits
+from levers9.model.nodes import NodeOffer, NodeState, Traits
 from levers9.model.reasons import HoldKind
 from levers9.model.resources import Capacity, Shape
 from levers9.model.states import TokenKind, WorkerState
@@ -122,6 +122,70 @@ class TestNodes:
         sent = Stage(settings=ATTACHED).say(knows(node("n1", 2, "A"), node("n2", 2, "A")))
         standing = sent.of(PoolTold)[-1].standing
         assert (standing.attached, standing.size, len(standing.nodes)) == (True, None, 2)
+
+
+class TestWorkersWithoutTheirCards:
+    """Two nodes of two cards; on n1 a worker comes and cannot tell which are its own."""
+
+    lacks = "the driver shows 4 cards, and nothing says which 2 of them are its own"
+
+    def cardless(self, stage: Stage) -> Sent:
+        """The newest worker comes without cards, and is gone again."""
+        sent = stage.say(*stage.arrived(stage.ordered()[-1], lacks=self.lacks))
+        sent += stage.gone(stage.ordered()[-1])
+        return sent
+
+    def test_the_node_gets_no_other_one_of_that_size_and_it_is_told_why(self) -> None:
+        stage = begun(node("n1", 2, "A"))
+        stage.say(stage.wanted(CARD))
+        sent = self.cardless(stage)
+        (told,) = sent.of(scheduling.PoolNodes)
+        assert [offer.state for offer in told.offers] == [NodeState.CARDS_UNKNOWN]
+        assert ordered(stage.say(stage.wanted(CARD))) == []
+
+    def test_another_node_gets_one_meanwhile(self) -> None:
+        stage = begun()
+        stage.say(stage.wanted(CARD))
+        self.cardless(stage)
+        assert ordered(stage.say(stage.wanted(CARD))) == ["n2"]
+
+    def test_it_is_tried_again_ever_later(self) -> None:
+        stage = begun(node("n1", 2, "A"))
+        stage.say(stage.wanted(CARD))
+        waits = []
+        for starts in range(2, 10):
+            self.cardless(stage)
+            began_s = stage.now_s
+            while len(stage.starts) < starts:
+                stage.tick(1.0)
+                stage.say(stage.wanted(CARD))
+            waits.append(stage.now_s - began_s)
+        assert waits == [60.0, 120.0, 240.0, 480.0, 960.0, 1920.0, 3600.0, 3600.0]
+
+    def test_it_is_tried_at_once_where_it_has_more_cards_free_or_fewer(self) -> None:
+        stage = begun(node("n1", 2, "A"))
+        stage.say(stage.wanted(CARD))
+        self.cardless(stage)
+        assert ordered(stage.say(knows(node("n1", 2, "A")), stage.wanted(CARD))) == []
+        assert ordered(stage.say(knows(node("n1", 4, "A")), stage.wanted(CARD))) == ["n1"]
+
+    def test_one_that_comes_with_its_cards_begins_it_anew(self) -> None:
+        stage = begun(node("n1", 2, "A"))
+        stage.say(stage.wanted(CARD))
+        self.cardless(stage)
+        stage.tick(60.0)
+        stage.say(stage.wanted(CARD))
+        stage.say(*stage.arrived(stage.ordered()[-1]))
+        stage.gone(stage.ordered()[-1])
+        stage.say(stage.wanted(CARD))
+        self.cardless(stage)
+        stage.tick(60.0)
+        assert ordered(stage.say(stage.wanted(CARD))) == ["n1"]
+
+    def test_nothing_is_told_where_all_workers_have_their_cards(self) -> None:
+        stage = begun()
+        stage.say(stage.wanted(CARD))
+        assert stage.say(*stage.arrived(stage.ordered()[-1])).of(scheduling.PoolNodes) == []
 
 
 class TestTokens:

@@ -114,10 +114,15 @@ class Stage:
         return Letter(message, source=f"worker/{worker_id}", target="scheduler")
 
     def report(
-        self, *containers: ContainerReport, worker_id: str = "one", epoch: int = 1, size: Capacity = SIZE
+        self,
+        *containers: ContainerReport,
+        worker_id: str = "one",
+        epoch: int = 1,
+        size: Capacity = SIZE,
+        lacks: str = "",
     ) -> Letter:
         message = scheduling.WorkerReported(
-            worker_id=worker_id, pool="default", epoch=epoch, capacity=size, containers=containers
+            worker_id=worker_id, pool="default", epoch=epoch, capacity=size, containers=containers, lacks=lacks
         )
         return self.of_worker(message, worker_id)
 

@@ -85,3 +85,44 @@ def test_how_a_container_ended_is_told_in_some_lines_that_drive_no_terminal() ->
     first, second = gone.why.split("\n")
     assert first == "�[2Jfirst"
     assert len(second) <= WHY_MAX
+
+
+class TestOneWithoutTheCardsThatWereOrdered:
+    """It keeps the cards of its node from others, and has no use for them."""
+
+    none = msgspec.structs.replace(ORDERED, gpu_count=0, gpu_type="")
+
+    def test_it_is_made_to_leave_and_its_pool_hears_why(self) -> None:
+        stage = Stage()
+        on_a_node(stage)
+        sent = stage.say(stage.report(size=self.none, lacks="nothing says which are its own"))
+        assert sent.only(scheduling.WorkerArrived).lacks == "nothing says which are its own"
+        why = "it has none of the cards that were ordered: nothing says which are its own"
+        assert sent.only(scheduling.StopWorker).why == why
+        assert stage.truth.tables.workers["one"].state is WorkerState.DRAINING
+
+    def test_what_it_says_drives_no_terminal(self) -> None:
+        stage = Stage()
+        on_a_node(stage)
+        sent = stage.say(stage.report(size=self.none, lacks="\x1b[2J" * 1000))
+        for said in (sent.only(scheduling.WorkerArrived).lacks, sent.only(scheduling.StopWorker).why):
+            assert said.isprintable()
+            assert len(said) < 700
+
+    def test_one_that_does_not_say_why_as_well(self) -> None:
+        stage = Stage()
+        on_a_node(stage)
+        assert stage.say(stage.report(size=self.none)).only(scheduling.WorkerArrived).lacks == "it does not say why"
+
+    @pytest.mark.parametrize("cards", [1, 2])
+    def test_one_with_some_of_them_stays(self, cards: int) -> None:
+        stage = Stage()
+        on_a_node(stage)
+        size = msgspec.structs.replace(ORDERED, gpu_count=cards)
+        sent = stage.say(stage.report(size=size, lacks="only 1 is there"))
+        assert (sent.only(scheduling.WorkerArrived).lacks, sent.of(scheduling.StopWorker)) == ("", [])
+
+    def test_and_one_that_was_ordered_without(self) -> None:
+        stage = Stage()
+        sent = stage.worker()
+        assert (sent.only(scheduling.WorkerArrived).lacks, sent.of(scheduling.StopWorker)) == ("", [])
