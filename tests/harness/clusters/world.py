@@ -11,7 +11,7 @@ from typing import Final
 import trio
 import trio.testing
 from levers9_world.machines import Attempts, MemoryObjects, Worker
-from levers9_world.plane import RUN_DIR, ControlPlane, deterministic, fewest
+from levers9_world.plane import LOOKS_EVERY_S, RUN_DIR, ControlPlane, counted, deterministic, fewest
 
 from levers9.actors import committing
 from levers9.daemons.cluster_tables import AttachedClustersTable
@@ -43,7 +43,6 @@ CANCEL_AFTER_S: Final = 60.0  # what nobody may do any more is cancelled so long
 ALL_ENDED_WITHIN_S: Final = 3_600.0  # Jobs without a pod are removed after 20 minutes, and then ordered anew
 AT_REST_WITHIN_S: Final = 2_400.0
 ASKED_AGAIN_S: Final = 2.0
-LOOKS_EVERY_S: Final = 5.0
 IDLES_AWAY: Final = 0.1  # of worlds, whose workers wind down by themselves
 _DRAINABLE: Final = (WorkerState.AVAILABLE, WorkerState.CORDONED)
 OUTLIVES_S: Final = 15.0  # what is said to be gone has ended by then
@@ -154,11 +153,7 @@ class ClusterWorld(ControlPlane):
     async def _rest(self) -> None:
         if self.chance("rest").uniform(0, 1) >= IDLES_AWAY:
             await self._drain_all()
-        deadline = trio.current_time() + AT_REST_WITHIN_S
-        while unrest := self._unrest():
-            if trio.current_time() > deadline:
-                self.violated(f"I7: no rest: {unrest[:8]}")
-            await trio.sleep(LOOKS_EVERY_S)
+        await self.until_at_rest(AT_REST_WITHIN_S)
 
     async def _drain_all(self) -> None:
         """What would wind down by itself after some idle minutes is told to."""
@@ -168,7 +163,6 @@ class ClusterWorld(ControlPlane):
             await trio.sleep(LOOKS_EVERY_S)
 
     def _unrest(self) -> list[str]:
-        """What keeps this world from being at rest, in words."""
         found = [said for caller in self.callers.values() if (said := caller.connection.open_work())]
         for cluster in self.clusters:
             found += cluster.machines.unrest()
@@ -180,18 +174,13 @@ class ClusterWorld(ControlPlane):
         attached = [cluster.cluster_id for cluster in self.clusters if not cluster.left]
         if sorted(agents) != sorted(attached):
             found.append(f"there are agents' tokens for {agents}, and the clusters {attached}")
-        return self.truth.unrest() + found
+        return super()._unrest() + found
 
     def _report(self) -> Report:
-        ends: dict[str, int] = {}
-        for caller in self.callers.values():
-            for outcome in caller.ends.values():
-                name = str(getattr(outcome, "state", type(outcome).__name__))
-                ends[name] = ends.get(name, 0) + 1
         return Report(
             journal=self.journal.to_bytes(),
             digest=self.journal.digest(),
-            ends=ends,
+            ends=counted(outcome for caller in self.callers.values() for outcome in caller.ends.values()),
             took_s=trio.current_time(),
             workers=len(self.truth.tables.workers),
             retries=sum(attempt > 1 for _, attempt in self.attempts.begun),

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import contextlib
 import random
-from collections.abc import Awaitable, Callable, Iterator
+from collections import Counter
+from collections.abc import Awaitable, Callable, Iterable, Iterator
 from functools import partial
 from pathlib import Path
 from typing import Final
@@ -42,6 +43,7 @@ BASE_S: Final = 1_800_000_000.0  # Unix time at the beginning of a world
 SILENCE_S: Final = 20.0
 STEPS_MAX: Final = 10_000  # of all tasks at one moment
 RUN_DIR: Final = "/run/world"
+LOOKS_EVERY_S: Final = 5.0  # whether a world is at rest
 
 
 class Violation(AssertionError):
@@ -120,6 +122,18 @@ class ControlPlane:
                 self.nursery.cancel_scope.cancel()
         if self.violations:
             raise Violation("; ".join(self.violations))
+
+    async def until_at_rest(self, within_s: float) -> None:
+        """Until nothing is left to happen. What is so after `within_s` breaks an invariant."""
+        deadline = trio.current_time() + within_s
+        while unrest := self._unrest():
+            if trio.current_time() > deadline:
+                self.violated(f"I7: no rest: {unrest[:8]}")
+            await trio.sleep(LOOKS_EVERY_S)
+
+    def _unrest(self) -> list[str]:
+        """What keeps this world from being at rest, in words."""
+        return self.truth.unrest()
 
     # Processes
 
@@ -232,6 +246,11 @@ class ControlPlane:
 
 class _NoObjects:
     """Nobody asks a gateway for objects here: there is no HTTP."""
+
+
+def counted(outcomes: Iterable[object]) -> dict[str, int]:
+    """How many calls ended in which state."""
+    return Counter(str(getattr(outcome, "state", type(outcome).__name__)) for outcome in outcomes)
 
 
 async def silence(cable: MemoryCable) -> None:

@@ -19,7 +19,7 @@ from .caller import Caller
 from .functions import Behaviour
 from .machines import Attempts, MemoryObjects, Worker, WorldWorkers
 from .plan import Fault, FaultKind, WorldPlan, with_faults
-from .plane import RUN_DIR, ControlPlane, deterministic, fewest, silence
+from .plane import RUN_DIR, ControlPlane, counted, deterministic, fewest, silence
 from .truth import StoreFault
 
 T = TypeVar("T")
@@ -80,32 +80,20 @@ class World(ControlPlane):
             rows = [str(self.truth.tables.tasks.get(task_id)) for task_id in missing[:3]]
             self.violated(f"I3: {len(missing)} calls never ended; the store says {rows}")
             await trio.lowlevel.checkpoint()
-        await self._rest()
-
-    async def _rest(self) -> None:
-        deadline = trio.current_time() + AT_REST_WITHIN_S
-        while unrest := self._unrest():
-            if trio.current_time() > deadline:
-                self.violated(f"I7: no rest: {unrest[:8]}")
-            await trio.sleep(5.0)
+        await self.until_at_rest(AT_REST_WITHIN_S)
 
     def _unrest(self) -> list[str]:
-        """What keeps this world from being at rest, in words."""
         living = [worker.worker_id for worker in self.workers.values() if not worker.process.dead]
         found = [f"the process of {worker_id} lives" for worker_id in living]
         if self.caller.connection.open_work():
             found.append(self.caller.connection.open_work())
-        return self.truth.unrest() + found
+        return super()._unrest() + found
 
     def _report(self) -> Report:
-        ends: dict[str, int] = {}
-        for outcome in self.caller.ends.values():
-            name = str(getattr(outcome, "state", type(outcome).__name__))
-            ends[name] = ends.get(name, 0) + 1
         return Report(
             journal=self.journal.to_bytes(),
             digest=self.journal.digest(),
-            ends=ends,
+            ends=counted(self.caller.ends.values()),
             took_s=trio.current_time(),
             attempts=len(self.attempts.begun),
             retries=sum(attempt > 1 for _, attempt in self.attempts.begun),
