@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import shutil
+import signal
 import socket
 import subprocess
 import sys
@@ -188,6 +190,19 @@ class Attached:
         """End its process as the kernel does when memory is short."""
         for pid in self.processes(worker_id):
             kill(pid)
+
+    @contextmanager
+    def hanging(self, worker_id: str) -> Iterator[None]:
+        """Its process is there, and does nothing."""
+        pids = self.processes(worker_id)
+        for pid in pids:
+            os.kill(pid, signal.SIGSTOP)
+        try:
+            yield
+        finally:
+            for pid in pids:
+                with suppress(ProcessLookupError):
+                    os.kill(pid, signal.SIGCONT)
 
     @contextmanager
     def tenant(self, node: str, cards: int) -> Iterator[None]:

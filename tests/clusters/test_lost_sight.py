@@ -15,6 +15,7 @@ from .attached import WITHIN_S, Attached, Calls
 
 pytestmark = pytest.mark.slow
 SET_CHILD_SUBREAPER = 36
+AWAY_S = 30.0
 AGAIN_S = 60.0  # a worker or agent dials again within 30 s at most, and a new leader waits for reports
 
 
@@ -80,6 +81,15 @@ def test_a_control_plane_that_is_killed_altogether_is_found_again_by_agent_and_w
     assert len(attached.worker_jobs()) == 2
 
 
+def works_for(calls: Calls, seconds: float, node: str) -> None:
+    """Calls run on a node one after the other, for so long."""
+    began_s = time.monotonic()
+    number = 0
+    while time.monotonic() - began_s < seconds:
+        number += 1
+        assert calls.submit(f"beside-{number}").ends() == (1, node, 1)
+
+
 @pytest.mark.parametrize("how", ["it does not answer", "it is killed"])
 def test_while_the_api_server_is_away_nobody_is_given_up_and_work_goes_on(
     attached: Attached, calls: Calls, lab: RunningLab, how: str
@@ -92,6 +102,7 @@ def test_while_the_api_server_is_away_nobody_is_given_up_and_work_goes_on(
         beside = calls.submit("beside").ends()
     else:
         with lab.paused():
+            works_for(calls, AWAY_S, node)
             beside = calls.submit("beside").ends()
             cluster = attached.cluster
             assert (cluster.status, cluster.workers, cluster.pending) == ("online", 1, 0)

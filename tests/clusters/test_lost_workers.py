@@ -74,3 +74,31 @@ def test_a_call_under_way_uses_a_retry_when_its_worker_dies(attached: Attached, 
     call.begins(2)
     assert call.ends()[0] == 2
     assert [attempt for attempt, _ in call.attempts] == [1, 2]
+
+
+def test_a_worker_that_dies_while_it_winds_down_costs_its_call_a_retry(attached: Attached, calls: Calls) -> None:
+    call = calls.submit("call")
+    call.begins()
+    worker = the_worker(attached)
+    attached.ask(object, f"workers/{worker}/drain", method="POST")
+    wait_until(lambda: attached.state_of(worker) == "draining", f"{worker} winds down", WITHIN_S)
+    assert [attempt for attempt, _ in call.attempts] == [1]
+    attached.kill_worker(worker)
+    assert "137" in ended(attached, worker)
+    call.begins(2)
+    assert the_worker(attached) != worker
+    assert call.ends()[0] == 2
+
+
+def test_an_idle_worker_that_dies_instead_of_leaving_is_replaced_when_the_next_call_comes(
+    attached: Attached, calls: Calls
+) -> None:
+    calls.submit("first").ends()
+    worker = the_worker(attached)
+    with attached.hanging(worker):
+        attached.ask(object, f"workers/{worker}/drain", method="POST")
+        wait_until(lambda: attached.state_of(worker) == "draining", f"{worker} is to leave", WITHIN_S)
+        attached.kill_worker(worker)
+    assert "137" in ended(attached, worker)
+    assert calls.submit("next").ends()[0] == 1
+    assert the_worker(attached) != worker
