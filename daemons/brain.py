@@ -55,7 +55,7 @@ from .pools import Machines, guard_settings, machines_of, pool_settings, read_ta
 from .queueing import queueing_of_files
 from .root_tree import read_root_tree
 from .settings import PoolTable
-from .signals import cancel_on_signal
+from .signals import until_signal
 
 CLUSTERS_RANK: Final = 1_000_000  # their pools are asked after those of the file, and those that people create
 START_PATIENCE_S: Final = 60.0  # an embedded Postgres may have to recover first
@@ -352,10 +352,8 @@ def main() -> int:
 
 
 async def _until_signal(orders: BrainOrders) -> None:
-    async with trio.open_nursery() as nursery:
-        nursery.start_soon(cancel_on_signal, nursery.cancel_scope)
+    async with until_signal():
         await run_brain(orders)
-        nursery.cancel_scope.cancel(reason="the brain has ended")
 
 
 if __name__ == "__main__":

@@ -7,31 +7,38 @@ import json
 import os
 import sys
 from collections.abc import Sequence
-from contextlib import suppress
 from functools import partial
 from pathlib import Path
+from typing import Final
 
 import msgspec
 import trio
 
-from .edge import told
+from .edge import open_standard_streams, told
 from .lines import LogStyle, as_json, chosen_style, for_person
+from .outlet import Outlet
 from .root import Ready, Root, check_writable, default_run_dir
 from .settings import Settings, load_settings
-from .signals import cancel_on_signal
+from .signals import until_signal
+
+_STDOUT: Final = 1
+_STDERR: Final = 2
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run until SIGTERM or SIGINT; returns the exit code."""
+    open_standard_streams()
     arguments = _parser().parse_args(argv)
-    say = partial(_say, chosen_style(os.environ, is_terminal=sys.stderr.isatty()))
-    return told("levers9 controlplane", lambda: _main(arguments), lambda sentence: say("root", sentence))
+    style = chosen_style(os.environ, is_terminal=sys.stderr.isatty())
+    with Outlet(_STDOUT) as said, Outlet(_STDERR) as logs:
+        say = partial(_say, logs, style)
+        return told("levers9 controlplane", lambda: _main(arguments, said, logs), lambda error: say("root", error))
 
 
-def _main(arguments: argparse.Namespace) -> int:
+def _main(arguments: argparse.Namespace, said: Outlet, logs: Outlet) -> int:
     settings = _settings(arguments)
     check_writable(Path(settings.state_dir))
-    trio.run(_run, settings, arguments.json)
+    trio.run(_run, settings, arguments.json, said, logs)
     return 0
 
 
@@ -65,42 +72,34 @@ def _settings(arguments: argparse.Namespace) -> Settings:
     return msgspec.structs.replace(settings, state_dir=str(state_dir), run_dir=run_dir)
 
 
-async def _run(settings: Settings, in_json: bool) -> None:
+async def _run(settings: Settings, in_json: bool, said: Outlet, logs: Outlet) -> None:
     style = chosen_style(os.environ, is_terminal=sys.stderr.isatty())
     root = Root(
         settings,
-        show_token=lambda token: _show_token(token, in_json),
-        on_line=partial(_say, style),
-        warn=partial(_say, style, "root"),
+        show_token=lambda token: said.say(_first_token(token, in_json)),
+        on_line=partial(_say, logs, style),
+        warn=partial(_say, logs, style, "root"),
         style=style,
     )
-    async with trio.open_nursery() as nursery:
-        nursery.start_soon(cancel_on_signal, nursery.cancel_scope)
-        async with root.running() as ready:
-            _say_ready(ready, in_json)
-            await trio.sleep_forever()
+    async with until_signal(), root.running() as ready:
+        said.say(_ready(ready, in_json))
+        await trio.sleep_forever()
 
 
-def _say(style: LogStyle, process: str, line: str) -> None:
-    with suppress(OSError):  # where it goes may be a full disk, or a terminal that is gone
-        shown = as_json(process, line) if style is LogStyle.JSON else for_person(process, line)
-        print(shown, file=sys.stderr, flush=True)
+def _say(logs: Outlet, style: LogStyle, process: str, line: str) -> None:
+    logs.say(as_json(process, line) if style is LogStyle.JSON else for_person(process, line))
 
 
-def _show_token(token: str, in_json: bool) -> None:
+def _first_token(token: str, in_json: bool) -> str:
     if in_json:
-        print(json.dumps({"first_admin_token": token}), flush=True)
-        return
-    print(
-        f"The first admin token, shown this once:\n\n  {token}\n\nKeep it, and use it with `levers9 login`.", flush=True
-    )
+        return json.dumps({"first_admin_token": token})
+    return f"The first admin token, shown this once:\n\n  {token}\n\nKeep it, and use it with `levers9 login`."
 
 
-def _say_ready(ready: Ready, in_json: bool) -> None:
+def _ready(ready: Ready, in_json: bool) -> str:
     if in_json:
-        print(json.dumps({"ready": True, "stream_url": ready.stream_url, "http_url": ready.http_url}), flush=True)
-        return
-    print(f"levers9 runs: streams on {ready.stream_url}, HTTP on {ready.http_url}.", flush=True)
+        return json.dumps({"ready": True, "stream_url": ready.stream_url, "http_url": ready.http_url})
+    return f"levers9 runs: streams on {ready.stream_url}, HTTP on {ready.http_url}."
 
 
 if __name__ == "__main__":

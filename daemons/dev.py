@@ -24,12 +24,15 @@ from ..model.places import dev_connection_path
 from ..model.states import TokenKind
 from ..model.tokens import SECRET_BYTES, make_token
 from .cluster_tables import AttachedClustersTable
-from .edge import INTERRUPTED, told
+from .edge import INTERRUPTED, open_standard_streams, told
 from .lines import LogStyle, as_json, chosen_style, for_person, without_colours
+from .outlet import Outlet
 from .root import Ready, Root, check_writable, default_run_dir
 from .settings import TABLES, PoolTable, Settings, check_values, load_settings
-from .signals import cancel_on_signal
+from .signals import until_signal
 
+_STDOUT: Final = 1
+_STDERR: Final = 2
 _FOUND_BY: Final = ("external_url", "external_ca")
 _LOG_MAX_BYTES: Final = 16 << 20  # what is longer at a start becomes the one log that is kept besides
 _RESERVED_MIB: Final = 1024  # left to the laptop, the control plane and the servers
@@ -37,15 +40,17 @@ _RESERVED_MIB: Final = 1024  # left to the laptop, the control plane and the ser
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run until Ctrl-C, or until the program of `--run` has ended; returns its exit code."""
+    open_standard_streams()
     arguments = _parser().parse_args(argv)
-    return told("levers9 dev", lambda: _main(arguments))
+    with Outlet(_STDOUT) as said, Outlet(_STDERR) as warned:
+        return told("levers9 dev", lambda: _main(arguments, said, warned), warned.say)
 
 
-def _main(arguments: argparse.Namespace) -> int:
+def _main(arguments: argparse.Namespace, said: Outlet, warned: Outlet) -> int:
     state_dir = Path(arguments.state_dir or Path.home() / ".levers9" / "dev").absolute()
     check_writable(state_dir)
     with _alone(state_dir):
-        return trio.run(_run, arguments, state_dir)
+        return trio.run(_run, arguments, state_dir, said, warned)
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -65,33 +70,35 @@ def _parser() -> argparse.ArgumentParser:
     return parser
 
 
-async def _run(arguments: argparse.Namespace, state_dir: Path) -> int:
+async def _run(arguments: argparse.Namespace, state_dir: Path, said: Outlet, warned: Outlet) -> int:
+    code = INTERRUPTED
+    async with until_signal():
+        code = await _run_root(arguments, state_dir, said, warned)
+    return code
+
+
+async def _run_root(arguments: argparse.Namespace, state_dir: Path, said: Outlet, warned: Outlet) -> int:
     token = _token(state_dir)
     settings = _settings(arguments, state_dir)
     if not (state_dir / "postgres").exists():
-        _warn(f"First start: a database is made in {state_dir}, which takes some seconds.")
+        warned.say(f"First start: a database is made in {state_dir}, which takes some seconds.")
     # Without --logs only the file gets them, and that is read by a person.
     style = chosen_style(os.environ, is_terminal=not arguments.logs or sys.stderr.isatty())
     root = Root(
         settings,
         admin_token=token,
         owns_workers=True,
-        on_line=_log_to(state_dir, arguments.logs, style),
-        warn=_warn,
+        on_line=_log_to(state_dir, warned if arguments.logs else None, style),
+        warn=warned.say,
         style=style,
     )
-    code = INTERRUPTED
-    async with trio.open_nursery() as nursery:
-        nursery.start_soon(cancel_on_signal, nursery.cancel_scope)
-        async with root.running() as ready:
-            with _connection_file(ready, token):
-                if arguments.run:
-                    code = await _run_program(arguments, ready, token)
-                else:
-                    _greet(ready)
-                    await trio.sleep_forever()
-        nursery.cancel_scope.cancel()
-    return code
+    async with root.running() as ready:
+        with _connection_file(ready, token):
+            if arguments.run:
+                return await _run_program(arguments, ready, token)
+            said.say(f"levers9 runs: streams on {ready.stream_url}, HTTP on {ready.http_url}.")
+            said.say("Programs of this user find it by themselves. Ctrl-C stops it.")
+            await trio.sleep_forever()
 
 
 async def _run_program(arguments: argparse.Namespace, ready: Ready, token: str) -> int:
@@ -106,11 +113,6 @@ async def _run_program(arguments: argparse.Namespace, ready: Ready, token: str) 
     argv = [sys.executable, arguments.run, *arguments.arguments]
     done = await trio.run_process(argv, env=env, check=False)
     return done.returncode
-
-
-def _greet(ready: Ready) -> None:
-    print(f"levers9 runs: streams on {ready.stream_url}, HTTP on {ready.http_url}.")
-    print("Programs of this user find it by themselves. Ctrl-C stops it.", flush=True)
 
 
 def _settings(arguments: argparse.Namespace, state_dir: Path) -> Settings:
@@ -210,7 +212,7 @@ class _connection_file:
                 self._path.unlink()
 
 
-def _log_to(state_dir: Path, show: bool, style: LogStyle) -> Callable[[str, str], None]:
+def _log_to(state_dir: Path, shown: Outlet | None, style: LogStyle) -> Callable[[str, str], None]:
     path = state_dir / "logs" / "controlplane.log"
     path.parent.mkdir(parents=True, exist_ok=True)
     if path.exists() and path.stat().st_size > _LOG_MAX_BYTES:
@@ -221,15 +223,10 @@ def _log_to(state_dir: Path, show: bool, style: LogStyle) -> Callable[[str, str]
         said = as_json(name, line) if style is LogStyle.JSON else for_person(name, line)
         with suppress(OSError):  # a full disk costs lines of the log, and not the child that wrote them
             os.write(descriptor, f"{without_colours(said)}\n".encode())
-        if show:
-            _warn(said)
+        if shown is not None:
+            shown.say(said)
 
     return write
-
-
-def _warn(sentence: str) -> None:
-    with suppress(OSError):  # the terminal may be gone
-        print(sentence, file=sys.stderr, flush=True)
 
 
 if __name__ == "__main__":

@@ -2,12 +2,28 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Callable
 
 from ..errors import LeversError
 
 INTERRUPTED = 130
+
+
+def open_standard_streams() -> None:
+    """Put the null device where standard input, output or error were closed.
+
+    Else the next file or socket that is opened takes their number, and what is printed goes there.
+    """
+    for number, name, mode in ((0, "stdin", "r"), (1, "stdout", "w"), (2, "stderr", "w")):
+        try:
+            os.fstat(number)
+        except OSError:
+            os.dup2(os.open(os.devnull, os.O_RDWR), number)
+            os.set_inheritable(number, True)
+        if getattr(sys, name) is None:
+            setattr(sys, name, open(number, mode, closefd=False))  # noqa: SIM115  # for as long as we live
 
 
 def told(program: str, run: Callable[[], int], say: Callable[[str], None] | None = None) -> int:

@@ -36,6 +36,7 @@ from ..wire.carriers.trust import client_context
 from .edge import leaves
 from .logs import set_up_logs
 from .ports import holder_of
+from .signals import until_signal
 
 REPLICA_TOKEN: Final = "LEVERS9_REPLICA_TOKEN"  # in the environment, where other users cannot read it
 DATABASE_URL: Final = "LEVERS9_DATABASE_URL"  # likewise: URLs hold passwords
@@ -284,14 +285,10 @@ def die_with_parent() -> None:
 
 
 async def _serve(config: GatewayConfig) -> None:
-    async with trio.open_nursery() as nursery:
-        with trio.open_signal_receiver(signal.SIGTERM, signal.SIGINT) as signals:
-            ready = await nursery.start(run_gateway, config)
-            print(msgspec.json.encode(ready).decode(), flush=True)
-            _log.info("gateway ready", stream_port=ready.stream_port, http_port=ready.http_port)
-            async for _ in signals:
-                nursery.cancel_scope.cancel(reason="told to stop")
-                break
+    async with until_signal(), trio.open_nursery() as nursery:
+        ready = await nursery.start(run_gateway, config)
+        print(msgspec.json.encode(ready).decode(), flush=True)
+        _log.info("gateway ready", stream_port=ready.stream_port, http_port=ready.http_port)
 
 
 def main(argv: Sequence[str] | None = None) -> int:

@@ -77,6 +77,7 @@ class Root:
         self._replica_id = Chance().id("replica")
         self._settled = trio.Event()
         self._troubles = Troubles()
+        self._servers: tuple[ServerProcess, ...] | None = None  # until all is prepared
 
     @contextlib.asynccontextmanager
     async def running(self) -> AsyncIterator[Ready]:
@@ -98,6 +99,8 @@ class Root:
                         tree.stop("the root stops")
                 watching.cancel_scope.cancel(reason="the root has stopped")
         finally:
+            if self._servers is not None:  # else they may be somebody else's
+                _remove_sockets(Path(self.settings.run_dir))
             _remove_empty(Path(self.settings.run_dir))
 
     async def _until_settled(self) -> None:
@@ -114,15 +117,15 @@ class Root:
         http_port = claim_port(settings.bind, settings.http_port, "HTTP")
         host = "127.0.0.1" if settings.bind in ("0.0.0.0", "::") else settings.bind
         letter = "s" if settings.cert else ""
-        self._servers: tuple[ServerProcess, ...] = ()
+        servers: tuple[ServerProcess, ...] = ()
         database_url, redis_url = settings.database_url, settings.redis_url
         if not database_url:
             postgres = await trio.to_thread.run_sync(_prepare_postgres, settings.state_dir, settings.run_dir)
-            self._servers += (postgres,)
+            servers += (postgres,)
             database_url = postgres.url
         if not redis_url:
             valkey = prepare_valkey(Path(settings.run_dir))
-            self._servers += (valkey,)
+            servers += (valkey,)
             redis_url = valkey.url
         stream_url = f"ws{letter}://{host}:{stream_port}"
         http_url = f"http{letter}://{host}:{http_port}"
@@ -135,6 +138,7 @@ class Root:
             objects_url=settings.objects_url or f"file://{settings.state_dir}/objects",
             advertise_url=settings.advertise_url or stream_url,
         )
+        self._servers = servers
         self._ready = Ready(stream_url=stream_url, http_url=http_url)
         return self._ready
 
@@ -149,7 +153,7 @@ class Root:
     def _children(self) -> list[ChildSpec]:
         children = [
             ChildSpec(server.name, self._server_child(server), shutdown_s=STOP_S + 5, address="")
-            for server in self._servers
+            for server in self._servers or ()
         ]
         orders = {"LEVERS9_BRAIN": self._brain_orders()}
         children.append(
@@ -250,6 +254,13 @@ def _prepare_postgres(state_dir: str, run_dir: str) -> ServerProcess:
 def _make_folders(*folders: str) -> None:
     for folder in folders:
         Path(folder).mkdir(mode=0o700, parents=True, exist_ok=True)
+
+
+def _remove_sockets(folder: Path) -> None:
+    """Of those who listened on them and were killed; nobody does any more."""
+    for path in (*folder.glob("*.ipc"), *folder.glob("*.sock"), *folder.glob("postgres/.s.PGSQL.*")):
+        with contextlib.suppress(OSError):
+            path.unlink()
 
 
 def _remove_empty(folder: Path) -> None:

@@ -20,7 +20,7 @@ from ..child import ChildSpec
 from ..child_process import READY_FD
 from ..daemons.edge import told
 from ..daemons.ports import claim_port
-from ..daemons.signals import cancel_on_signal
+from ..daemons.signals import until_signal
 from ..errors import Refused
 from ..kube.client import open_kube
 from ..kube.endpoint import Endpoint
@@ -86,11 +86,9 @@ class Lab:
         write_files(self.folder, self.settings, self.plan, addresses)
         write_programs(self.folder.path / "programs")
         nodes = ChildSpec("nodes", self._run_nodes, backoff=Backoff(max_s=1.0))
-        async with trio.open_nursery() as nursery:
-            nursery.start_soon(cancel_on_signal, nursery.cancel_scope)
+        async with until_signal():
             self._progress.tell(Step("Starting etcd and the API server."))
             await Supervisor("lab", (*self.controlplane.children(), nodes), intensity=_INTENSITY).run()
-            nursery.cancel_scope.cancel(reason="the lab has ended")
 
     async def _run_nodes(self, mailbox: Mailbox, *, task_status: trio.TaskStatus[None]) -> None:
         """The trays and the socket, for one life: what ran on trays is lost with it."""

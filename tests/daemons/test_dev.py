@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import fcntl
 import json
 import os
+import signal
+import subprocess
+import time
 from pathlib import Path
 
 import pytest
@@ -49,6 +53,7 @@ if __name__ == "__main__":
         task.result(wait=True)
     print("they met")
 """
+_F_GETPIPE_SZ = 1032
 STOPS_WITHIN_S = 3.0  # alone on a machine it takes 0.6 s
 LATE_BRAIN = """
 import sys, time
@@ -156,3 +161,46 @@ def test_a_database_that_does_not_start_is_told_and_tried_again_until_it_does() 
         finally:
             laptop.stop()
         assert laptop.leftovers() == []
+
+
+def test_it_ends_although_its_terminal_is_a_pipe_that_is_full_and_nobody_reads() -> None:
+    with a_laptop() as laptop:
+        reading, writing = os.pipe()
+        os.write(writing, b"x" * fcntl.fcntl(writing, _F_GETPIPE_SZ))
+        argv = [*LEVERS9, "dev", "--stream-port", "0", "--http-port", "0", "--logs"]
+        laptop.process = subprocess.Popen(argv, env=laptop.env, stdout=writing, stderr=writing, start_new_session=True)
+        try:
+            laptop.wait_until(lambda: bool(list(laptop.runtime.rglob("dev.json"))))
+        finally:
+            laptop.stop()
+            os.close(reading)
+            os.close(writing)
+        assert laptop.process.returncode == 130
+        assert laptop.leftovers() == []
+
+
+def test_it_runs_and_ends_with_input_output_and_error_closed() -> None:
+    with a_laptop() as laptop:
+        closed = ("/bin/sh", "-c", 'exec "$@" <&- >&- 2>&-', "sh")
+        argv = [*closed, *LEVERS9, "dev", "--stream-port", "0", "--http-port", "0", "--logs"]
+        laptop.process = subprocess.Popen(argv, env=laptop.env, start_new_session=True)
+        try:
+            laptop.wait_until(lambda: bool(list(laptop.runtime.rglob("dev.json"))))
+            assert laptop.levers9("task", "list").returncode == 0
+        finally:
+            laptop.stop()
+        assert laptop.process.returncode == 130
+        assert laptop.leftovers() == []
+
+
+@pytest.mark.parametrize("after_s", [0.05, 0.5, 1.0, 1.5, 2.0])
+def test_asked_twice_to_end_at_any_moment_of_its_start_it_leaves_nothing(after_s: float) -> None:
+    with a_laptop() as laptop:
+        laptop.begin()
+        laptop.wait_until(lambda: laptop.state.exists())
+        time.sleep(after_s)  # somewhere in its start: where exactly depends on the machine
+        laptop.process.send_signal(signal.SIGTERM)
+        took_s = laptop.stop()
+        assert laptop.leftovers() == []
+        assert run_files(laptop) == []
+        assert took_s < STOPS_WITHIN_S

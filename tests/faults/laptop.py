@@ -8,7 +8,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -33,20 +33,33 @@ class Laptop:
 
     def start(self, *flags: str, says: str = "levers9 runs") -> None:
         """`levers9 dev`, until it says that it runs, or something else."""
+        self.begin(*flags)
+        self.wait_until_it_says(says)
+
+    def begin(self, *flags: str) -> None:
+        """`levers9 dev`, and wait for nothing."""
         argv = [*LEVERS9, "dev", "--stream-port", "0", "--http-port", "0", *flags]
         with self.terminal.open("wb") as terminal:
             self.process = subprocess.Popen(
                 argv, env=self.env, stdout=terminal, stderr=subprocess.STDOUT, start_new_session=True
             )
-        self.wait_until_it_says(says)
 
     def wait_until_it_says(self, words: str, within_s: float = STARTS_WITHIN_S) -> None:
         """Return once these words stand on its terminal."""
+        self.wait_until(lambda: words in self.terminal.read_text(), within_s, f"did not say {words!r}")
+
+    def wait_until(
+        self, is_so: Callable[[], bool], within_s: float = STARTS_WITHIN_S, else_it: str = "is not so far"
+    ) -> None:
+        """Return once it is so."""
         ends_s = time.monotonic() + within_s
-        while words not in (said := self.terminal.read_text()):
-            assert self.process.poll() is None, f"levers9 dev ended:\n{said}"
-            assert time.monotonic() < ends_s, f"levers9 dev did not say {words!r}:\n{said}"
+        while not is_so():
+            assert self.process.poll() is None, f"levers9 dev ended:\n{self._said()}"
+            assert time.monotonic() < ends_s, f"levers9 dev {else_it}:\n{self._said()}"
             time.sleep(0.02)
+
+    def _said(self) -> str:
+        return self.terminal.read_text() if self.terminal.exists() else ""
 
     def stop(self) -> float:
         """Ctrl-C; returns how many seconds it took to end."""
