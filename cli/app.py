@@ -10,10 +10,12 @@ import cyclopts
 
 from .. import __version__
 from ..errors import LeversError
+from ..model.hearsay import plain
 
 FAILED: Final = 1
 USAGE: Final = 2
 INTERRUPTED: Final = 130
+_COMMAND: Final = "  kubectl "  # so begins a line of an error that people copy
 
 _GROUPS: Final = {
     "run": ("run:run", "Run a function of a file on a worker, and show what it prints."),
@@ -98,10 +100,12 @@ def _usage(error: cyclopts.CycloptsError) -> str:
 
 
 def _told(sentence: str, code: int) -> int:
-    text = f"levers9: {' '.join(sentence.split())}"
+    """On standard error; a command to copy stays in a line of its own, as it is."""
+    lines = sentence.split("\n")
+    text = " ".join(["levers9:", *" ".join(line for line in lines if not line.startswith(_COMMAND)).split()])
     if sys.stderr.isatty():
         from .output import wrapped
 
         text = wrapped(text, shutil.get_terminal_size().columns)
-    print(text, file=sys.stderr)
+    print(text, *(plain(line) for line in lines if line.startswith(_COMMAND)), sep="\n", file=sys.stderr)
     return code

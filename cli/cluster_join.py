@@ -80,7 +80,7 @@ async def hand_out(wish: Wish, plane: Plane, progress: Progress) -> ClusterView:
     _tell_registered(attached, progress)
     if before := _namespace_before(wish, attached, known):
         left = by_hand(attached.cluster.cluster_id, before, moved=True)
-        progress.tell(f"It moves out of namespace {before}. Delete what is left there with: {left}")
+        progress.tell(f"It moves out of namespace {before}. Delete what is left there with:{left}")
     print(attached.manifest, end="", flush=True)
     _end_output()
     progress.tell("The manifest is on standard output; apply it with: kubectl apply -f FILE.")
@@ -143,7 +143,7 @@ async def _move_out(cluster_id: str, namespace: str, kube: Kube, progress: Progr
         removed = await remove_moved(kube, cluster_id, namespace)
     except (KubeUnavailable, KubeRefused) as error:
         left = by_hand(cluster_id, namespace, moved=True)
-        progress.tell(f"Warning: what is left of it in namespace {namespace} could not be deleted: {error} Try: {left}")
+        progress.tell(f"Warning: what is left of it in namespace {namespace} could not be deleted: {error} Try:{left}")
         return
     progress.tell(f"It moved out of namespace {namespace}: {removed} objects of it were deleted there.")
 

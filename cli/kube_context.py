@@ -152,13 +152,15 @@ async def remove_moved(kube: Kube, cluster_id: str, namespace: str) -> int:
 
 
 def by_hand(cluster_id: str, namespace: str, *, moved: bool = False) -> str:
-    """How a person deletes what is left of a cluster; `moved`: its agent stands in another namespace now."""
+    """How a person deletes what is left of a cluster, the command on a line of its own; `moved`: its agent stands in
+    another namespace now.
+    """
     of_it = "deployments,jobs,secrets,rolebindings,roles,serviceaccounts"
     wide = "clusterrolebindings,clusterroles"
     label = f"-n {namespace} -l {CLUSTER_LABEL}={cluster_id}"
     if moved:
-        return f"kubectl delete {of_it} {label} && kubectl delete {wide} {AGENT}-{namespace}"
-    return f"With a context of that cluster: kubectl delete {of_it},{wide} {label}"
+        return f"\n  kubectl delete {of_it} {label} && kubectl delete {wide} {AGENT}-{namespace}"
+    return f"With a context of that cluster:\n  kubectl delete {of_it},{wide} {label}"
 
 
 async def _labelled(kube: Kube, kind: Kind[Other], cluster_id: str, namespace: str) -> tuple[Other, ...]:

@@ -12,13 +12,13 @@ from typing import Annotated, Final
 import cyclopts
 import msgspec
 
-from ..errors import Refused
+from ..errors import INVALID, Refused
 from ..lab.asked import check
 from ..lab.binaries import provide
 from ..lab.folder import LabFolder, LabSettings, lab_folder, no_lab
 from ..lab.running import end_lab, is_running, start_lab
 from ..lab.talk import AskFault, AskStatus, Done, LabStatus, TrayStatus, ask
-from ..lab.verbs import SLOW_S, Verb
+from ..lab.verbs import SLOW_S, SLOWEST_S, Verb
 from .output import Json, print_json, print_table
 
 app = cyclopts.App(name="lab", help="An emulated GPU cluster: a real API server, simulated nodes, faults on demand.")
@@ -168,6 +168,8 @@ def slow(node: Node, /, *, seconds: float = SLOW_S) -> None:
     seconds
         How late.
     """
+    if not 0 < seconds <= SLOWEST_S:
+        raise Refused(f"{seconds:g} s is no delay.", fix=f"Write more than 0, and at most {SLOWEST_S:g}.", code=INVALID)
     _fault(Verb.SLOW, node, seconds)
 
 

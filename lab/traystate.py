@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
+from ..model.sentences import plural
 from .trays import Card, TrayPlan, labels_of, split_domain
 
 
@@ -82,7 +83,7 @@ class TrayState:
             ("cut off", not faults.connected),
             ("no pulls", not faults.pulls),
             (f"{faults.slow_s:g} s slow", faults.slow_s > 0),
-            (f"{faults.lost_cards} cards lost", faults.lost_cards > 0),
+            (f"{faults.lost_cards} {plural('card', faults.lost_cards)} lost", faults.lost_cards > 0),
             ("own domain", faults.split),
         )
         return tuple(word for word, is_so in found if is_so)

@@ -27,6 +27,7 @@ class Verb(enum.StrEnum):
 
 
 SLOW_S: Final = 3.0  # unless it is said otherwise
+SLOWEST_S: Final = 600.0
 
 DONE: Final = {
     Verb.CORDON: "{node} takes no new pods. Undo: levers9 lab uncordon {node}.",

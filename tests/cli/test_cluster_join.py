@@ -292,7 +292,7 @@ async def test_what_may_not_be_deleted_where_it_was_is_told_and_ends_no_joining(
 async def test_without_a_context_what_it_leaves_is_told() -> None:
     said = Said(known=(msgspec.structs.replace(ONLINE, namespace="old"),))
     await hand_out(WISH, said.plane, Progress(said.out, trio.current_time))
-    assert "It moves out of namespace old. Delete what is left there with: kubectl delete" in said.told
+    assert "It moves out of namespace old. Delete what is left there with:\n  kubectl delete" in said.told
 
 
 async def test_leaving_finds_what_is_left_in_another_namespace(kube: MemoryCluster) -> None:

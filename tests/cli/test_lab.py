@@ -34,6 +34,18 @@ def test_a_card_that_labs_have_not_is_refused_with_those_that_they_have(line: Li
     assert "GB200" in done.err
 
 
+@pytest.mark.parametrize(("flag", "value"), [("--memory", "lots"), ("--trays", "0"), ("--grace", "0")])
+def test_what_no_lab_can_be_is_refused_before_one_starts(line: Line, tmp_path: Path, flag: str, value: str) -> None:
+    done = line("lab", "up", flag, value)
+    assert (done.code, f"{flag} " in done.err, (tmp_path / "lab").exists()) == (1, True, False)
+
+
+@pytest.mark.parametrize("seconds", ["0", "-1", "nan", "601"])
+def test_a_delay_that_is_none_is_refused(line: Line, seconds: str) -> None:
+    done = line("lab", "slow", "tray-0", "--seconds", seconds)
+    assert (done.code, "is no delay. Write more than 0, and at most 600." in done.err) == (1, True)
+
+
 def test_without_programs_it_says_what_to_install(line: Line, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", "")
     monkeypatch.delenv("KUBEBUILDER_ASSETS", raising=False)
