@@ -93,7 +93,7 @@ async def _run_root(arguments: argparse.Namespace, state_dir: Path, said: Outlet
         style=style,
     )
     async with root.running() as ready:
-        with _connection_file(ready, token):
+        with connection_file(ready, token):
             if arguments.run:
                 return await _run_program(arguments, ready, token)
             said.say(f"levers9 runs: streams on {ready.stream_url}, HTTP on {ready.http_url}.")
@@ -189,8 +189,10 @@ class _alone:  # reads as a word: `with _alone(folder)`
         self._file.close()
 
 
-class _connection_file:
-    """While it runs, programs of this user find it here."""
+class connection_file:  # reads as a word, as `_alone`
+    """While it runs, programs of this user find it here; after it they find the one that was there before, if that
+    still runs.
+    """
 
     def __init__(self, ready: Ready, token: str) -> None:
         self._path = Path(dev_connection_path(os.environ, os.getuid()))
@@ -200,16 +202,32 @@ class _connection_file:
 
     def __enter__(self) -> None:
         self._path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        self._before = self._path.read_text() if self._path.exists() else ""
+        self._write(self._text)
+
+    def _write(self, text: str) -> None:
         fresh = self._path.with_name(f".{os.getpid()}.json")
         descriptor = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
         with os.fdopen(descriptor, "w") as file:
-            file.write(self._text)
+            file.write(text)
         fresh.replace(self._path)
 
     def __exit__(self, *_: object) -> None:
         with suppress(OSError):
-            if self._path.read_text() == self._text:
-                self._path.unlink()
+            if self._path.read_text() != self._text:
+                return
+            self._path.unlink()
+            if _still_runs(self._before):
+                self._write(self._before)
+
+
+def _still_runs(connection: str) -> bool:
+    """Whether the process that left this word of how to reach it is there."""
+    try:
+        os.kill(int(json.loads(connection)["pid"]), 0)
+    except (ValueError, KeyError, TypeError, OSError):
+        return False
+    return True
 
 
 def _log_to(state_dir: Path, shown: Outlet | None, style: LogStyle) -> Callable[[str, str], None]:
