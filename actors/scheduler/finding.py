@@ -75,21 +75,20 @@ class Finder:
     def later(
         self, request: Request, fits: Fits, without: frozenset[str] = NOWHERE, gave_back: str = ""
     ) -> Found | None:
-        """Room for a gang with workers that are on their way, else with some that its pool could start as well.
+        """Room for a gang with workers that are on their way, else with some that a pool could start as well.
 
-        The pool to which it `gave_back` the last ones is asked after all others.
+        Pools that may not have so many workers are asked after all others: there it waits, and is told so.
         """
-        for standings in (_COMING, _OFFERED):
-            found = self._gang(request, fits, standings, without, gave_back)
-            if isinstance(found, Found):
-                return msgspec.structs.replace(found, ready=False)
-        for flavor, shape in fits:
-            pools = self._fleet.eligible(request.workspace, shape.pool)
-            for pool in self._in_turn(pools, request, gave_back):
-                more = self._with_more(request, flavor, in_pool(shape, pool.name), pool, without)
-                if more is not None:
-                    return more
-        return None
+        coming = self._gang(request, fits, _COMING, without)
+        if isinstance(coming, Found):
+            return msgspec.structs.replace(coming, ready=False)
+        beyond: Found | None = None
+        for flavor, shape, pool in self._in_turn(request, fits, gave_back):
+            found = self._with_offered(request, flavor, shape, pool, without)
+            if found is not None and self._may_have(pool, found):
+                return found
+            beyond = beyond or found
+        return beyond
 
     def _gang(
         self,
@@ -97,15 +96,13 @@ class Finder:
         fits: Fits,
         standings: frozenset[Standing],
         without: frozenset[str],
-        gave_back: str = "",
         *,
         explained: bool = False,
     ) -> Found | Reason | None:
         """A gang stays within one pool."""
         why: Reason | None = None
         for flavor, shape in fits:
-            pools = self._fleet.eligible(request.workspace, shape.pool)
-            for pool in self._in_turn(pools, request, gave_back) if Standing.OFFERED in standings else pools:
+            for pool in self._fleet.eligible(request.workspace, shape.pool):
                 narrowed = in_pool(shape, pool.name)
                 asked = pool.asked(narrowed, request.workspace)
                 answer = self._topologies.assign(
@@ -117,16 +114,32 @@ class Finder:
                     why = answer
         return why
 
-    @staticmethod
-    def _in_turn(pools: list[Pool], request: Request, gave_back: str) -> list[Pool]:
-        """In order, but those that can't start workers now, for anybody or for this gang, come last."""
-        held = {
-            pool.name
-            for pool in pools
-            for hold in (pool.holds.get(""), pool.holds.get(request.request_id))
-            if hold is not None and hold.kind in PASSED_OVER
-        }
-        return sorted(pools, key=lambda pool: (pool.name in held, pool.name == gave_back))
+    def _in_turn(self, request: Request, fits: Fits, gave_back: str) -> list[tuple[str, Shape, Pool]]:
+        """In order, but pools that can't start workers now, for anybody or for this gang, come last.
+
+        Before these comes the one to which it `gave_back` the last ones.
+        """
+        pools = [
+            (flavor, in_pool(shape, pool.name), pool)
+            for flavor, shape in fits
+            for pool in self._fleet.eligible(request.workspace, shape.pool)
+        ]
+        return sorted(pools, key=lambda one: (_held(one[2], request), one[2].name == gave_back))
+
+    def _with_offered(
+        self, request: Request, flavor: str, shape: Shape, pool: Pool, without: frozenset[str]
+    ) -> Found | None:
+        """Room that there would be with further workers of a pool, on nodes of a name or on none."""
+        found = self._gang(request, ((flavor, shape),), _OFFERED, without)
+        if isinstance(found, Found):
+            return msgspec.structs.replace(found, ready=False)
+        return self._with_more(request, flavor, shape, pool, without)
+
+    def _may_have(self, pool: Pool, found: Found) -> bool:
+        """Whether a pool may have so many workers more; that counts for nothing where nobody knows how many."""
+        named = [self._fleet.nodes[node_id] for node_id in dict.fromkeys(found.nodes) if node_id]
+        more = found.workers + sum(node.standing is Standing.OFFERED for node in named)
+        return not pool.max_workers or pool.workers + more <= pool.max_workers
 
     def _with_more(
         self, request: Request, flavor: str, shape: Shape, pool: Pool, without: frozenset[str]
@@ -181,3 +194,9 @@ class Finder:
         """Whether further workers of a pool would do, of which it has any number that are alike."""
         serves = pool.serves in ("", live.request.workspace)
         return pool.size is not None and serves and self._near_enough(live.request, pool)
+
+
+def _held(pool: Pool, request: Request) -> bool:
+    """Whether it starts no workers now, for anybody or for this gang."""
+    holds = (pool.holds.get(""), pool.holds.get(request.request_id))
+    return any(hold is not None and hold.kind in PASSED_OVER for hold in holds)

@@ -117,12 +117,20 @@ class Told:
             events.NodeSet(node_id=name, pool=pool, capacity=size, traits=traits, standing=standing, why_closed="shut")
         )
 
+    def offer(self, pool: str, *names: str) -> None:
+        offers = tuple(NodeOffer(capacity=TRAY, traits=Traits(node=name)) for name in names)
+        self.tell(events.NodesOffered(pool=pool, offers=offers))
+
     def ask(self, *requests: Request) -> list[Decision]:
         return self.plan(events.Requested(requests=requests))
 
 
 def placed(decisions: list[Decision]) -> dict[str, list[str]]:
     return {one.request_id: [node for node, _ in one.spots] for one in decisions if isinstance(one, events.Placed)}
+
+
+def wishes(decisions: list[Decision]) -> list[events.RoomWanted]:
+    return [one for one in decisions if isinstance(one, events.RoomWanted)]
 
 
 def held(decisions: list[Decision]) -> list[tuple[Reason, ...]]:
@@ -437,6 +445,34 @@ class TestPools:
             each.now_s += GANG_RETRY_S
             wishes = [one for one in each.plan(events.Ticked()) if isinstance(one, events.RoomWanted)]
             assert [wish.pool for wish in wishes if wish.gangs] == ["second"]
+
+    @pytest.mark.parametrize(("most", "asked"), [(1, "second"), (2, "first")])
+    def test_a_gang_asks_no_pool_that_may_not_have_all_its_workers_though_nodes_of_it_are_free(
+        self, most: int, asked: str
+    ) -> None:
+        told = Told()
+        told.pool("first", rank=0, max_workers=most)
+        told.offer("first", "a", "b")
+        told.pool("second", TRAY, rank=1, max_workers=2)
+        assert [wish.pool for wish in wishes(told.ask(request("g", members=8))) if wish.gangs] == [asked]
+
+    def test_where_none_may_have_them_the_first_one_with_the_nodes_is_asked_and_says_so(self) -> None:
+        told = Told()
+        told.pool("first", rank=0, max_workers=1)
+        told.offer("first", "a", "b")
+        told.pool("second", TRAY, rank=1, max_workers=1)
+        assert [wish.pool for wish in wishes(told.ask(request("g", members=8))) if wish.gangs] == ["first"]
+
+    def test_a_gang_whose_workers_did_not_come_on_named_nodes_asks_a_pool_without_such(self) -> None:
+        told = Told()
+        told.pool("first", rank=0, max_workers=2)
+        told.offer("first", "a", "b")
+        told.pool("second", TRAY, rank=1, max_workers=2)
+        told.ask(request("g", members=8))
+        told.now_s += GANG_READY_S
+        told.plan(events.Ticked())
+        told.now_s += GANG_RETRY_S
+        assert [wish.pool for wish in wishes(told.plan(events.Ticked())) if wish.gangs] == ["second"]
 
     def test_a_preference_list_is_tried_in_order_whatever_the_order_of_pools(self) -> None:
         told = Told()
