@@ -236,7 +236,7 @@ class MapRun:
     """A map of many calls in a process of its own; each call leaves its key and attempt in a file as it runs."""
 
     def __init__(self, folder: Path, plane: ControlPlane, *, calls: int, sleep_s: float, stream_port: int = 0) -> None:
-        folder.mkdir(parents=True, exist_ok=True)
+        (folder / "runners").mkdir(parents=True, exist_ok=True)
         self.effects = folder / "effects"
         self.effects.touch()
         self.results = folder / "results.json"

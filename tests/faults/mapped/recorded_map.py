@@ -1,4 +1,7 @@
-"""A map whose calls leave a trace: one line of fixed length for each key and attempt, appended in one write."""
+"""A map whose calls leave a trace: one line of fixed length for each key and attempt, appended in one write.
+
+Beside that each process that runs calls leaves its id.
+"""
 
 import json
 import os
@@ -12,7 +15,9 @@ import levers9
 def recorded(case: dict[str, object]) -> int:
     """Leave a trace, work a little, answer twice the key."""
     line = f"{case['key']:>10} {os.environ['LEVERS9_ATTEMPT']:>4}\n".encode()
-    descriptor = os.open(str(case["effects"]), os.O_WRONLY | os.O_APPEND)
+    effects = str(case["effects"])
+    os.close(os.open(f"{os.path.dirname(effects)}/runners/{os.getpid()}", os.O_CREAT))
+    descriptor = os.open(effects, os.O_WRONLY | os.O_APPEND)
     os.write(descriptor, line)
     os.close(descriptor)
     print("call", case["key"])
