@@ -48,7 +48,8 @@ class JobPhase(enum.StrEnum):
 class JobReport(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """A worker's Job as the agent sees it. `why` is the reason why it has not started, or how it ended.
 
-    Of one that has ended `expected` says that it left, or was asked to, or that its place was taken from it.
+    Of one that has ended `expected` says that it was asked to, or that its place was taken from it, `left` that it
+    ended by itself, and well.
     """
 
     worker_id: str
@@ -60,6 +61,7 @@ class JobReport(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     why: str = ""
     address: str = ""  # its pod's, once it has one
     expected: bool = False
+    left: bool = False
 
 
 class ClusterReported(Message, frozen=True, kw_only=True):

@@ -359,6 +359,7 @@ class WorkerExited(Message, frozen=True, kw_only=True):
     """The process of an order has ended, or never was.
 
     `expected` when it was told to leave, or its place was taken from it: that says nothing of how a next one starts.
+    `left` when it ended by itself, and well.
     """
 
     sender: ClassVar[str] = "spawner"
@@ -366,6 +367,7 @@ class WorkerExited(Message, frozen=True, kw_only=True):
     worker_id: str
     evidence: str
     expected: bool = False
+    left: bool = False
 
 
 class AskGuard(Message, frozen=True, kw_only=True):

@@ -19,7 +19,7 @@ _WHY_MAX: Final = 500  # characters
 class PodStanding(msgspec.Struct, frozen=True, kw_only=True):
     """A worker's pod. `why` says why it has not started, or how it ended.
 
-    `expected`: it ended as it should, was deleted, or had to make way (a taint, a preemption, a drain).
+    `expected`: it was deleted, or had to make way (a taint, a preemption, a drain). `left`: it ended well by itself.
     """
 
     uid: str
@@ -30,6 +30,7 @@ class PodStanding(msgspec.Struct, frozen=True, kw_only=True):
     leaving: bool = False
     why: str = ""
     expected: bool = False
+    left: bool = False
     address: str = ""
 
 
@@ -48,6 +49,7 @@ def pod_standing(pod: Pod) -> PodStanding:
         leaving=bool(pod.metadata.deletion_timestamp),
         why=_cut(why),
         expected=ended and _is_expected(pod),
+        left=pod.status.phase == "Succeeded",
         address=pod.status.pod_ip,
     )
 
@@ -78,8 +80,7 @@ def _why_not_pulled(pod: Pod, reason: str, message: str) -> str:
 def _is_expected(pod: Pod) -> bool:
     disrupted = _condition(pod.status.conditions, _KILLED_BY)
     return (
-        pod.status.phase == "Succeeded"
-        or pod.status.reason in _PUSHED_OUT
+        pod.status.reason in _PUSHED_OUT
         or bool(pod.metadata.deletion_timestamp)
         or (disrupted is not None and disrupted.status == "True")
     )

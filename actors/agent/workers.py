@@ -51,6 +51,7 @@ class Worker:
     refused: str | None = None
     ended: str | None = None
     expected: bool = False  # its end, which says nothing of how another one would start
+    left: bool = False  # by itself, and well
     late: bool = False  # it is removed since it has not started
     over_s: float = 0.0  # when it was refused, or ended
     phase: JobPhase = JobPhase.NO_POD
@@ -129,6 +130,7 @@ class Worker:
         last = self.pods.get(self.pod_uid)
         taken = last.expected if last is not None else bool(self.lost_pod) or self.job_end is None
         self.ended, self.over_s = why, now_s
+        self.left = last is not None and last.left
         self.expected = not node_there or (taken and not self.late)
 
     def overdue(self, now_s: float) -> bool:
@@ -150,6 +152,7 @@ class Worker:
             why=why,
             address=self.alive.address if phase is JobPhase.RUNNING and self.alive is not None else "",
             expected=self.expected,
+            left=self.left,
         )
 
     def _standing(self, now_s: float) -> tuple[JobPhase, str]:

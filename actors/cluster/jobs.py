@@ -73,11 +73,12 @@ class Started(msgspec.Struct, frozen=True):
 
 
 class Exited(msgspec.Struct, frozen=True):
-    """There is evidence that a worker has ended, or never was; `expected`: that says nothing of the next one."""
+    """There is evidence that a worker has ended, or never was; `expected` and `left` as in `JobReport`."""
 
     worker_id: str
     evidence: str
     expected: bool
+    left: bool = False
 
 
 Effect = Create | Delete | Started | Exited
@@ -204,7 +205,8 @@ class Jobs:
         if there.phase is JobPhase.REFUSED:
             yield from self._refused(job, there)
         elif there.phase is JobPhase.ENDED:
-            yield self._exit(job, there.why or "its pod has ended", expected=there.expected or not job.wanted)
+            expected = there.expected or not job.wanted
+            yield self._exit(job, there.why or "its pod has ended", expected=expected, left=there.left)
         else:
             yield from self._stands(job, there, node)
 
@@ -289,10 +291,10 @@ class Jobs:
         job.node_uid, job.ordered, job.said_at_s = node.uid, True, now_s
         yield Create(job)
 
-    def _exit(self, job: Job, evidence: str, *, expected: bool) -> Exited:
+    def _exit(self, job: Job, evidence: str, *, expected: bool, left: bool = False) -> Exited:
         self._remove(job)
         known = not job.why or job.why == evidence
-        return Exited(job.worker_id, evidence if known else f"{job.why}: {evidence}", expected)
+        return Exited(job.worker_id, evidence if known else f"{job.why}: {evidence}", expected, left)
 
 
 def _is_complete(report: ClusterReported) -> bool:

@@ -197,7 +197,7 @@ class ClustersPolicy:
         cluster = self.book.of_pool(pool)
         match letter.message:
             case RunWorkerJob() | AdoptWorkerJob() as message if cluster is None or cluster.row.leaving:
-                self._exited(pool, message.worker_id, DETACHED)
+                self._exited(pool, Exited(message.worker_id, DETACHED, expected=True))
             case scheduling.PoolRetired() if cluster is not None and cluster.row.leaving:
                 self._retired(cluster, now_s)
             case _ if cluster is not None and not cluster.row.leaving:
@@ -243,11 +243,13 @@ class ClustersPolicy:
                     at_s = cluster.heard_at_s
                     started = scheduling.WorkerStarted(worker_id=worker_id, handle=handle, at_s=at_s)
                     self._plan.send(f"pool/{cluster.pool}", started)
-                case Exited(worker_id=worker_id, evidence=evidence, expected=expected):
-                    self._exited(cluster.pool, worker_id, evidence, expected=expected)
+                case Exited() as ended:
+                    self._exited(cluster.pool, ended)
 
-    def _exited(self, pool: str, worker_id: str, evidence: str, *, expected: bool = True) -> None:
-        exited = scheduling.WorkerExited(worker_id=worker_id, evidence=evidence, expected=expected)
+    def _exited(self, pool: str, ended: Exited) -> None:
+        exited = scheduling.WorkerExited(
+            worker_id=ended.worker_id, evidence=ended.evidence, expected=ended.expected, left=ended.left
+        )
         self._plan.send(f"pool/{pool}", exited)
 
     def _order(self, cluster: Cluster, job: Job) -> CreateWorkerJob:

@@ -19,12 +19,14 @@ class BackOff:
         self._failed_at_s = 0.0
         self._until_s = 0.0
 
-    def ended(self, order: Order, now_s: float, *, expected: bool) -> None:
+    def ended(self, order: Order, now_s: float, *, expected: bool, left: bool = False) -> None:
         """A worker has ended; `expected` when that was asked of it, or its place was taken from it.
+
+        One that `left` ended by itself, and well, if it had come: else it never was a worker.
 
         Workers that were ordered before the last failure, as those of a gang are, belong to the try that failed then.
         """
-        if not order.pending and (expected or now_s - order.came_at_s >= STEADY_AFTER_S):
+        if not order.pending and (expected or left or now_s - order.came_at_s >= STEADY_AFTER_S):
             self.failures, self._until_s = 0, 0.0
         elif expected and not order.given_up:
             return

@@ -224,7 +224,7 @@ class PoolPolicy:
         order = self.book.gone(message.worker_id)
         if order is None:
             return
-        self._back_off.ended(order, now_s, expected=message.expected)
+        self._back_off.ended(order, now_s, expected=message.expected, left=message.left)
         gone = scheduling.WorkerGone(worker_id=message.worker_id, evidence=message.evidence)
         self._sends.append(Send("scheduler", gone))
 

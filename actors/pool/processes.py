@@ -137,7 +137,7 @@ class WorkerProcesses:
             evidence = f"its process exited with {code}" if code >= 0 else f"its process was ended by signal {-code}"
         why = self._why_ended.pop(worker_id, "")
         evidence = f"{why}: {evidence}" if why else evidence
-        tell(scheduling.WorkerExited(worker_id=worker_id, evidence=evidence, expected=code == 0 or bool(why)))
+        tell(scheduling.WorkerExited(worker_id=worker_id, evidence=evidence, expected=bool(why), left=code == 0))
 
     def _forget(self, worker_id: str) -> int | None:
         """Its process has ended; reaps it where it is our child, and returns its exit code then."""

@@ -223,51 +223,52 @@ def test_why_a_pod_does_not_start_is_told(
 
 
 @pytest.mark.parametrize(
-    ("phase", "status", "why", "expected"),
+    ("phase", "status", "why", "says"),
     [
         (
             "Failed",
             {"containerStatuses": [{"name": "app", "state": {"terminated": {"exitCode": 7, "reason": "Error"}}}]},
             "It exited with code 7",
-            False,
+            "badly",
         ),
         (
             "Failed",
             {"containerStatuses": [{"name": "app", "state": {"terminated": {"exitCode": 137, "reason": "OOMKilled"}}}]},
             "It exited with code 137 (OOMKilled)",
-            False,
+            "badly",
         ),
         (
             "Failed",
             {"reason": "Evicted", "message": "DiskPressure"},
             "Kubernetes ended its pod (Evicted): DiskPressure",
-            True,
+            "made way",
         ),
         (
             "Failed",
             {"reason": "UnexpectedAdmissionError", "message": "no card is free"},
             "Kubernetes ended its pod (UnexpectedAdmissionError): no card is free",
-            False,
+            "badly",
         ),
         (
             "Failed",
             {"conditions": [{"type": "DisruptionTarget", "status": "True", "reason": "PreemptionByScheduler"}]},
             "Kubernetes ended its pod (PreemptionByScheduler): ",
-            True,
+            "made way",
         ),
-        ("Failed", {}, "Its pod failed", False),
-        ("Succeeded", {}, "It exited with code 0", True),
+        ("Failed", {}, "Its pod failed", "badly"),
+        ("Succeeded", {}, "It exited with code 0", "left"),
     ],
 )
 def test_how_a_pod_ended_is_told_until_nobody_wants_it_and_whether_that_says_something_of_the_next_one(
-    phase: str, status: dict[str, object], why: str, expected: bool
+    phase: str, status: dict[str, object], why: str, says: str
 ) -> None:
     agent = Watched()
     agent.see(nodes=[node()])
     running(agent)
     assert standing(agent).phase is JobPhase.RUNNING
     agent.say(ours(phase=phase, uid="pod-w1", status=status))
-    assert (standing(agent).phase, standing(agent).why, standing(agent).expected) == (JobPhase.ENDED, why, expected)
+    assert (standing(agent).phase, standing(agent).why) == (JobPhase.ENDED, why)
+    assert (standing(agent).expected, standing(agent).left) == (says == "made way", says == "left")
     agent.say(events.JobIs(job("w1"), gone=True))
     agent.say(events.PodIs(ours(phase=phase, uid="pod-w1", status=status).pod, gone=True))
     assert standing(agent).why == why

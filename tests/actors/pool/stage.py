@@ -116,8 +116,9 @@ class Stage:
     def started(self, worker_id: str, handle: str = "host:boot:1:2") -> Letter:
         return self.spawner(scheduling.WorkerStarted(worker_id=worker_id, handle=handle, at_s=self.now_s))
 
-    def exited(self, worker_id: str, *, expected: bool = False) -> Letter:
-        return self.spawner(scheduling.WorkerExited(worker_id=worker_id, evidence="it exited", expected=expected))
+    def exited(self, worker_id: str, *, expected: bool = False, left: bool = False) -> Letter:
+        exited = scheduling.WorkerExited(worker_id=worker_id, evidence="it exited", expected=expected, left=left)
+        return self.spawner(exited)
 
     def move(self, worker_id: str, state: WorkerState) -> None:
         """What the scheduler commits."""

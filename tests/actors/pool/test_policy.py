@@ -147,6 +147,21 @@ class TestCrashLoop:
             stage.say(stage.exited(stage.ordered()[-1], expected=True))
         assert len(stage.starts) == 6
 
+    def test_one_that_ends_well_before_it_has_come_never_was_a_worker(self) -> None:
+        stage = Stage(min_workers=1)
+        stage.say()
+        for _ in range(3):
+            stage.say(stage.exited(stage.ordered()[-1], left=True))
+        assert len(stage.starts) == 2
+
+    def test_one_that_came_and_left_at_once_has_started(self) -> None:
+        stage = Stage(min_workers=1)
+        stage.say()
+        for _ in range(3):
+            stage.say(*stage.arrived(stage.ordered()[-1]))
+            stage.say(stage.exited(stage.ordered()[-1], left=True))
+        assert len(stage.starts) == 4
+
     def test_what_was_counted_before_one_was_asked_to_go_counts_on(self) -> None:
         stage = Stage(min_workers=1)
         stage.say()

@@ -69,7 +69,7 @@ async def test_a_process_is_started_and_its_end_is_told(tmp_path: Path) -> None:
     assert isinstance(started, scheduling.WorkerStarted)
     assert started.at_s == 7.0
     assert await told.next() == scheduling.WorkerExited(
-        worker_id="worker-1", evidence="its process exited with 0", expected=True
+        worker_id="worker-1", evidence="its process exited with 0", left=True
     )
     log = tmp_path / "logs" / "worker-1.log"
     assert log.read_text() == "secret\n"
