@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 import sys
 from collections.abc import Sequence
 from importlib import import_module
@@ -25,6 +26,9 @@ def _is_daemon(arguments: list[str]) -> bool:
 
 
 def _daemon(arguments: list[str]) -> int:
+    # Where it does not listen to signals, before and after its work, Ctrl-C ends it as TERM does: Python would write
+    # where in its imports it was, and wait for ever where nobody reads that.
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
     module = import_module(f"..daemons.{arguments[0]}", __name__)
     code = module.main(arguments[1:])
     return code if isinstance(code, int) else 0

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import os
 import signal
+import subprocess
+import sys
 
+import pytest
 import trio
 import trio.testing
 
@@ -41,3 +44,18 @@ async def test_what_ends_by_itself_waits_for_no_signal() -> None:
         async with until_signal() as scope:
             await trio.lowlevel.checkpoint()
     assert not scope.cancelled_caught
+
+
+LOADED = """
+import signal
+from levers9.cli import main
+from levers9.daemons import dev
+dev.main = lambda arguments: print(signal.getsignal(signal.SIGINT).name)
+main(["dev"])
+"""
+
+
+@pytest.mark.slow
+def test_where_a_daemon_does_not_listen_ctrl_c_ends_it_as_term_does_and_nothing_is_written() -> None:
+    done = subprocess.run([sys.executable, "-c", LOADED], capture_output=True, text=True, check=False, timeout=60)
+    assert done.stdout == "SIG_DFL\n", done.stderr
