@@ -192,11 +192,12 @@ def list_(*, json: Json = False, format: Format = "table", workspace: Workspace 
 
 
 def _row(one: ClusterView) -> tuple[str, ...]:
-    nodes = f"{one.nodes_ready}/{one.nodes_total}"
-    cards = (str(one.cards), str(one.cards_ours), str(one.cards_free))
+    nodes = f"{one.nodes_ready}/{one.nodes_total}" if one.nodes_known else "–"
+    cards = (str(one.cards), str(one.cards_ours), str(one.cards_free)) if one.nodes_known else ("–", "–", "–")
+    unseen = "" if one.nodes_known or one.status == "waiting" else "Its nodes are not reported yet."
     pending = f" ({one.pending} pending)" if one.pending else ""
     old = "Its agent is older than the control plane." if one.agent_outdated else ""
-    why = " ".join(filter(None, (one.problem, old, *one.waits)))
+    why = " ".join(filter(None, (unseen, one.problem, old, *one.waits)))
     return (
         one.name, one.gpu_type, one.status, nodes, *cards, ago(one.last_seen_s), _serves(one),
         f"{one.workers}{pending}", _agent(one), why,
@@ -225,6 +226,8 @@ def nodes(name: Name, /, *, json: Json = False, workspace: Workspace = "") -> No
         return
     if cluster.status == "waiting":
         print(f"{cluster.name} is waiting: its agent has never dialled in.", file=sys.stderr)
+    elif not cluster.nodes_known:
+        print(f"{cluster.name} is {cluster.status}; its nodes are not reported yet.", file=sys.stderr)
     elif cluster.status != "online":
         print(f"{cluster.name} is {cluster.status}: this is what was last reported.", file=sys.stderr)
     if cluster.problem:

@@ -324,6 +324,7 @@ class ClusterStanding(msgspec.Struct, frozen=True, kw_only=True):
     cards: int = 0
     cards_ours: int = 0
     cards_free: int = 0
+    nodes_known: bool = True  # false: whoever leads has not heard of its nodes yet, and what is counted is nothing
 
 
 class JoinCluster(Message, frozen=True, kw_only=True):

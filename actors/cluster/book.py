@@ -63,6 +63,11 @@ class Cluster(msgspec.Struct, kw_only=True):
         """Whether it is detached, or about to be: nothing more is started there."""
         return self.row.leaving or self.leaves_at_s is not None
 
+    @property
+    def nodes_known(self) -> bool:
+        """Whether we know its nodes: a new leader does not before a report, and no report of a blind agent has them."""
+        return self.report is not None and bool(self.report.nodes or not self.report.blind)
+
     def state(self, now_s: float) -> ClusterState:
         """Where it stands."""
         reported = self.row.agent_epoch > 0

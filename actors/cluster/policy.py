@@ -301,7 +301,7 @@ class ClustersPolicy:
         state = cluster.told_state = cluster.state(now_s)
         serves = self.book.serves(cluster)
         report = cluster.report
-        if report is not None and (report.nodes or not report.blind):
+        if report is not None and cluster.nodes_known:
             told = (report.nodes, cluster.row.spec.gpu_type, serves, state)
             if told != cluster.told:
                 cluster.told = told

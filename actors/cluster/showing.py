@@ -128,6 +128,7 @@ class Showing:
             cards=counts.cards,
             cards_ours=counts.ours,
             cards_free=counts.free,
+            nodes_known=cluster.nodes_known,
         )
 
 

@@ -82,6 +82,18 @@ def test_clusters_are_listed_with_whom_they_serve_and_how_old_their_agent_is(htt
     assert "No pods. Its agent is older than the control plane." in shown[3]
 
 
+def test_nodes_that_are_not_reported_yet_are_not_told_as_none(http: HttpStub, line: Line) -> None:
+    counts = {"nodes_total": 0, "nodes_ready": 0, "cards": 0, "cards_ours": 0, "cards_free": 0}
+    unknown = {**OWN, **counts, "nodes": [], "nodes_known": False}
+    http.answers[f"GET {CLUSTERS}?nodes=no"] = (200, {"clusters": [unknown, {**unknown, "status": "waiting"}]})
+    _, online, waiting = line("cluster", "list").out.splitlines()
+    assert online.split()[2:7] == ["online", "–", "–", "–", "–"]
+    assert online.endswith("Its nodes are not reported yet.")
+    assert (waiting.split()[3], "not reported" in waiting) == ("–", False)
+    show(http, unknown)
+    assert line("cluster", "nodes", "lab-1").err == "lab-1 is online; its nodes are not reported yet.\n"
+
+
 @pytest.mark.parametrize("flags", [("--json",), ("--format", "json")])
 def test_clusters_are_listed_for_programs(http: HttpStub, line: Line, flags: tuple[str, ...]) -> None:
     http.answers[f"GET {CLUSTERS}?nodes=no"] = (200, {"clusters": [OWN]})

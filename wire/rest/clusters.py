@@ -45,7 +45,8 @@ class ClusterView(msgspec.Struct, frozen=True, kw_only=True):
 
     A list may have no `nodes`: they are counted. Of cards, `cards_ours` are those of our workers, at work or idle, and
     `cards_free` those that nobody has, on nodes that take work. `last_seen_at` is ISO 8601, "" for never; `last_seen_s`
-    is the same in Unix seconds.
+    is the same in Unix seconds. Where not `nodes_known`, its agent has not reported them since the control plane
+    restarted, or never: counts are 0.
     """
 
     name: str
@@ -74,6 +75,7 @@ class ClusterView(msgspec.Struct, frozen=True, kw_only=True):
     cards: int = 0
     cards_ours: int = 0
     cards_free: int = 0
+    nodes_known: bool = True
     selector: str = ""
     namespace: str = ""
     flavor: str = ""

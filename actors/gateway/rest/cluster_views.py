@@ -40,6 +40,7 @@ def cluster_view(one: ClusterStanding) -> ClusterView:
         cards=one.cards,
         cards_ours=one.cards_ours,
         cards_free=one.cards_free,
+        nodes_known=one.nodes_known,
         selector=spec.selector,
         namespace=spec.namespace,
         flavor=str(spec.flavour),

@@ -283,6 +283,20 @@ class TestOffers:
         assert stage.reports(cluster_id, blind=True, problem="forbidden").of(said.NodesKnown) == []
         assert (state(stage), stage.lists()[0].problem) == (ClusterState.STALE, "forbidden")
 
+    def test_a_new_leader_does_not_know_the_nodes_before_it_has_a_report_of_them(self) -> None:
+        """A cluster that is online has not 0 nodes because whoever leads is new."""
+        stage = Stage()
+        cluster_id = stage.ready(a_node("n1"))
+        assert stage.lists()[0].nodes_known
+        stage.begin()
+        (listed,) = stage.lists()
+        assert (listed.state, listed.nodes_known, listed.nodes_total) == (ClusterState.ONLINE, False, 0)
+        stage.reports(cluster_id, blind=True, problem="nodes cannot be listed", matched=0)
+        assert not stage.lists()[0].nodes_known
+        stage.reports(cluster_id)
+        (listed,) = stage.lists()
+        assert (listed.nodes_known, listed.nodes_total) == (True, 0)
+
     def test_a_large_report_counts_with_its_last_part(self) -> None:
         stage = Stage()
         cluster_id = stage.joins().cluster.cluster_id
