@@ -325,7 +325,7 @@ def leave(
     if keep_agent or cluster.origin != "attached":
         return
     try:
-        removed = trio.run(_in_context, kubeconfig, context, "--keep-agent", partial(_remove, cluster))
+        removed = trio.run(_in_context, kubeconfig, context, "", partial(_remove, cluster))
     except KeyboardInterrupt:
         print(f"Broken off: some of its objects may still be there. {_by_hand(cluster)}", file=sys.stderr)
         raise
@@ -348,7 +348,7 @@ def _tell_of_strangers(kubeconfig: Path | None, context: str, workspace: str) ->
         return await strangers(kube, (one.cluster_id for one in known))  # type: ignore[arg-type]
 
     with suppress(ConfigError, KubeUnavailable, KubeRefused):
-        for how in trio.run(_in_context, kubeconfig, context, "--keep-agent", look):
+        for how in trio.run(_in_context, kubeconfig, context, "", look):
             print(f"This context has an agent of a cluster that you do not see here. {how}", file=sys.stderr)
 
 

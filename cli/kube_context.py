@@ -47,12 +47,13 @@ class Context(msgspec.Struct, frozen=True):
 @asynccontextmanager
 async def opened(kubeconfig: Path | None, context: str, without: str) -> AsyncIterator[tuple[Kube, Context]]:
     """The API server of a context, the current one where `context` is "". Raises `ConfigError` with what to do;
-    `without` is the flag with which none is needed.
+    `without` is the flag with which none is needed, "" where it is too late for it.
     """
     try:
         endpoint = await load_config(kubeconfig, context or None)
     except ConfigError as error:
-        raise ConfigError(f"{error} With {without} no context is needed.") from error
+        advice = f" With {without} no context is needed." if without else ""
+        raise ConfigError(f"{error}{advice}") from error
     async with open_kube(endpoint, Chance()) as kube:
         yield kube, Context(endpoint.context or "(this pod's)", endpoint.server)
 

@@ -338,6 +338,29 @@ def test_nobody_leaves_without_being_asked(http: HttpStub, line: Line, monkeypat
     assert "Say --yes." in done.err
 
 
+def test_who_has_left_is_advised_nothing_that_comes_too_late(http: HttpStub, line: Line, tmp_path: Path) -> None:
+    leaving(http)
+    done = line("cluster", "leave", "lab-1", "--yes", "--kubeconfig", str(tmp_path / "none"))
+    assert (done.code, "Its objects in the cluster are still there." in done.err) == (1, True)
+    assert "--keep-agent" not in done.err
+
+
+def test_one_that_never_dialled_in_is_left_though_nothing_of_it_is_there(
+    http: HttpStub, line: Line, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    leaving(http)
+    show(http, {**OWN, "status": "waiting"})
+
+    async def removed(*_: object) -> int:
+        await trio.lowlevel.checkpoint()
+        return 0
+
+    monkeypatch.setattr("levers9.cli.clusters._in_context", removed)
+    done = line("cluster", "leave", "lab-1", "--yes")
+    assert (done.code, done.err) == (0, "")
+    assert "Its agent has never dialled in, and the cluster of this context has nothing of it." in done.out
+
+
 def test_the_end_of_the_input_is_no_yes(http: HttpStub, line: Line, monkeypatch: pytest.MonkeyPatch) -> None:
     leaving(http)
     monkeypatch.setattr("sys.stdin.isatty", lambda: True)
