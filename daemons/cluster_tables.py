@@ -39,7 +39,7 @@ class AttachedClustersTable(msgspec.Struct, frozen=True, kw_only=True, forbid_un
 def wrong_in_clusters(table: AttachedClustersTable) -> Iterator[tuple[str, str]]:
     """Which keys have values that no platform can have, and what is right instead."""
     for key, image in (("agent_image", table.agent_image), ("worker_image", table.worker_image)):
-        if not image or image != "".join(image.split()):
+        if not image or image != "".join(image.split()) or "://" in image:
             yield key, f'{image!r} is no image: write one such as "{IMAGE}"'
     if table.clusters_per_workspace < 0:
         yield "clusters_per_workspace", f"{table.clusters_per_workspace} is too few: write 1 or more, or 0 for no limit"

@@ -17,7 +17,7 @@ from ..actors.agent.jobs import Place
 from ..actors.cluster import Configured
 from ..errors import ConfigError
 from ..kube.face import Kube
-from ..model.clusters import ClusterSpec, Origin
+from ..model.clusters import Origin
 from ..model.ids import Chance
 from ..supervisor import ChildSpec, Supervisor
 from ..wire.cluster import ClusterReported
@@ -25,7 +25,7 @@ from ..wire.letter import Letter
 from ..wire.mailbox import Mailbox
 from ..wire.message import Message
 from ..wire.post import Post
-from .settings import PoolTable
+from .settings import PoolTable, spec_of
 
 AGAIN_S: Final = 30.0
 ORIGINS: Final = {"local": Origin.LOCAL, "kubernetes": Origin.CREDENTIAL}
@@ -35,16 +35,7 @@ _log: Final = structlog.get_logger("levers9.agents")
 
 def configured(table: PoolTable, serves: str) -> Configured:
     """What the actor of clusters knows of one of the configuration."""
-    spec = ClusterSpec(
-        name=table.name,
-        gpu_type=table.gpu,
-        namespace=table.namespace,
-        selector=table.selector,
-        worker_image=table.worker_image,
-        pull_secret=table.pull_secret,
-        host_network=table.host_network,
-    )
-    return Configured(pool=table.name, spec=spec, origin=ORIGINS[table.kind], serves=serves)
+    return Configured(pool=table.name, spec=spec_of(table), origin=ORIGINS[table.kind], serves=serves)
 
 
 @asynccontextmanager

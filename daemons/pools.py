@@ -13,6 +13,7 @@ import msgspec
 from ..actors.pool import GuardSettings, Launch, PoolSettings, Processes, ReplayWorkers, WorkerProcesses
 from ..errors import INVALID, Refused
 from ..wire.post import Post
+from .advice import with_advice
 from .orders import BrainOrders
 from .settings import CLUSTER_KINDS, PoolTable, Settings, nodes_of_two_pools, wrong_in_pool
 
@@ -67,7 +68,9 @@ def read_table(name: str, text: str, others: Iterable[PoolTable]) -> PoolTable:
         table = msgspec.json.decode(text, type=PoolTable)
     except msgspec.MsgspecError as error:
         fix = "Its keys are in docs/configuration.md."
-        raise Refused(f"Pool {name!r} is not declared well: {error}.", fix=fix, code=INVALID) from error
+        raise Refused(
+            f"Pool {name!r} is not declared well: {with_advice(str(error))}.", fix=fix, code=INVALID
+        ) from error
     if table.kind in CLUSTER_KINDS:
         fix = "Write it there, or attach the cluster with `levers9 cluster join`."
         raise Refused(f"A pool of kind {table.kind!r} is declared in the file only.", fix=fix, code=INVALID)

@@ -16,20 +16,19 @@ from typing import Final, Literal, cast
 import msgspec
 
 from ..errors import ConfigError, Refused
-from ..model.clusters import NAMESPACE, check_name
+from ..model.clusters import NAMESPACE, ClusterSpec
 from ..model.figures import GUARD_PENDING, GUARD_PER_MINUTE, HTTP_PORT, IDLE_WORKER_S, METRICS_PORT, STREAM_PORT
 from ..model.nodes import NodeOffer, NodeState, Traits
 from ..model.queue_tables import QueueingTable
 from ..model.resources import CARD_MILLI, Amount, Capacity, cpu_milli, memory_mib
+from .advice import with_advice
+from .cluster_pools import OF_CLUSTERS, SAID_BY_CLUSTER, wrong_in_spec, wrong_name
 from .cluster_tables import AttachedClustersTable, NodeCacheTable, wrong_in_clusters
 
 Table = Mapping[str, object]
 
 PORT_MAX: Final = 65_535
-STATES: Final = '"ready", "cordoned", "tainted", "not ready" or "stale"'
-KINDS: Final = '"process", "local", "kubernetes" or "replay"'
 CLUSTER_KINDS: Final = ("local", "kubernetes")
-CHOICES: Final = {"kind": KINDS, "isolation": '"none" or "trusted"', "state": STATES}
 
 
 class NodeTable(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -176,7 +175,7 @@ def load_settings(path: Path | None, environment: Mapping[str, str] = os.environ
     try:
         settings = msgspec.convert(table, Settings, strict=False)
     except msgspec.ValidationError as error:
-        raise ConfigError(_bad_value(path, _with_advice(str(error)))) from error
+        raise ConfigError(_bad_value(path, with_advice(str(error)))) from error
     check_values(settings, path)
     return settings
 
@@ -237,22 +236,40 @@ def wrong_in_pool(pool: PoolTable) -> Iterator[tuple[str, str]]:
     yield from _wrong_nodes(pool)
     if pool.kind in CLUSTER_KINDS:
         yield from _wrong_cluster(pool)
+        return
+    for key in _changed(pool, OF_CLUSTERS):
+        yield key, f'a pool of kind "{pool.kind}" is in no cluster: leave it out, or write kind = "kubernetes"'
+
+
+def _changed(pool: PoolTable, keys: tuple[str, ...]) -> Iterator[str]:
+    """Those of these keys that say something else than what holds anyway."""
+    usual = PoolTable(name=pool.name)
+    return (key for key in keys if getattr(pool, key) != getattr(usual, key))
+
+
+def spec_of(pool: PoolTable) -> ClusterSpec:
+    """What a pool in a cluster says of it, as of one that is attached."""
+    return ClusterSpec(
+        name=pool.name,
+        gpu_type=pool.gpu,
+        namespace=pool.namespace,
+        selector=pool.selector,
+        worker_image=pool.worker_image,
+        pull_secret=pool.pull_secret,
+        host_network=pool.host_network,
+    )
 
 
 def _wrong_cluster(pool: PoolTable) -> Iterator[tuple[str, str]]:
     """What a pool in a Kubernetes cluster must say, and what the cluster says itself."""
-    try:
-        check_name(pool.name)
-    except Refused as refused:
-        yield "name", str(refused)
-    if not pool.gpu:
-        yield "gpu", 'the cards of its nodes have no type: write one, such as "H100"'
-    if not pool.namespace:
-        yield "namespace", f'it is empty: write a name such as "{NAMESPACE}"'
+    yield from wrong_name(pool.name)
+    yield from wrong_in_spec(spec_of(pool))
+    for key in _changed(pool, SAID_BY_CLUSTER):
+        yield key, "its cluster says what its workers are: leave it out"
     if pool.nodes:
         yield "nodes", "its nodes are those of its cluster: name them by `selector`"
-    if pool.max_workers is not None or pool.min_workers:
-        yield "max_workers", "it has at most one worker a node: leave min_workers and max_workers out"
+    for key in _changed(pool, ("max_workers", "min_workers")):
+        yield key, "it has at most one worker a node: leave min_workers and max_workers out"
     if pool.kind == "local" and (pool.kubeconfig or pool.context):
         yield "kind", 'it is in the cluster that we run in: for another one write kind = "kubernetes"'
 
@@ -286,13 +303,6 @@ def _wrong_nodes(pool: PoolTable) -> Iterator[tuple[str, str]]:
             msgspec.structs.replace(pool, nodes=(node,)).offers()
         except Refused as refused:
             yield "nodes", f"node {node.name!r}: {refused}"
-
-
-def _with_advice(said: str) -> str:
-    """What msgspec says of a choice that there is not, with those that there are."""
-    key = re.search(r"^Invalid enum value .*\.(\w+)`$", said)
-    choices = CHOICES.get(key[1]) if key else None
-    return said.replace(" - at", f": write {choices} - at", 1) if choices else said
 
 
 def _read(path: Path) -> Table:
@@ -345,11 +355,12 @@ def unknown_key(path: Path, text: str, key: str, known: tuple[str, ...]) -> str:
 
 def line_of(text: str, key: str, pool: int = 0) -> int:
     """The line that sets a key, counted from 1; of a key of pools, that of the pool with this number."""
-    starts = [match.start() for match in re.finditer(r"^\s*\[\[\s*pools\s*\]\]", text, re.MULTILINE)]
+    starts = [match.end() for match in re.finditer(r"^\s*\[\[\s*pools\s*\]\]", text, re.MULTILINE)]
     begin = starts[pool] if key in PoolTable.__struct_fields__ and pool < len(starts) else 0
-    form = re.compile(rf"^[^\S\n]*\[*[^\S\n]*(?:pools\.)?[\"']?{re.escape(key)}[\"']?\s*[\]=]", re.MULTILINE)
-    match = form.search(text, begin)
-    return text.count("\n", 0, match.start()) + 1 if match else 1
+    of_line = re.compile(rf"^[^\S\n]*\[*[^\S\n]*(?:pools\.)?[\"']?{re.escape(key)}[\"']?\s*[\]=]", re.MULTILINE)
+    within = re.compile(rf"[{{,]\s*{re.escape(key)}\s*=")  # a table in one line
+    match = of_line.search(text, begin) or within.search(text, begin)
+    return text.count("\n", 0, match.start() if match else begin) + 1
 
 
 def _bad_value(path: Path | None, said: str) -> str:
@@ -359,7 +370,7 @@ def _bad_value(path: Path | None, said: str) -> str:
     deep = re.fullmatch(r"\w+(?:\.(\w+))+`?", place)  # a key of a table within a table
     key = deep[1] if deep else (names[4] or names[3] or names[1]) if names else ""
     variable = f"LEVERS9_{key.upper()}"
-    if path is None or key not in path.read_text():
+    if path is None or not (key in path.read_text() or place.startswith(("pools[", "attached_clusters"))):
         return f"{key or 'The settings'}: {what}. It comes from a flag, or from the variable {variable}."
     line = line_of(path.read_text(), key, int(names[2] or 0) if names else 0)
     return f"{path}, line {line}: {key}: {what.rstrip('.')}."

@@ -39,7 +39,7 @@ def test_the_line_of_a_key(key: str, pool: int, line: int) -> None:
 def test_a_wrong_value_of_the_second_pool_is_told_with_its_line(tmp_path: Path) -> None:
     path = tmp_path / "settings.toml"
     path.write_text(TEXT.replace("cpu = 4", "cpu = 'four'"))
-    with pytest.raises(ConfigError, match=rf"{path}, line 10: cpu: Expected `float`, got `str`\."):
+    with pytest.raises(ConfigError, match=rf"{path}, line 10: cpu: Expected `float`, got `str`: write a number"):
         load_settings(path, {})
 
 
