@@ -149,6 +149,9 @@ class Core(Board):
         place = None if gone is None else self.fleet.place_of(gone)
         if place is not None:
             self.wake_by(place)
+        pool = None if gone is None else self.fleet.pools.get(gone.kind.pool)
+        if pool is not None and 0 < pool.max_workers < len(pool.offers):
+            self.queues.wake_all()  # any of its nodes may have a worker in place of that one
 
     # Time
 

@@ -10,6 +10,7 @@ import msgspec
 from ...model.gangs import TopologyMode
 from ...model.reasons import HoldKind, Reason
 from ...model.resources import Shape
+from ...model.sentences import plural
 from .capacity import Standing
 from .events import Request
 from .fleet import NOWHERE, Fleet, Pool, in_pool
@@ -70,25 +71,23 @@ class Finder:
     def why(self, request: Request, fits: Fits, without: frozenset[str] = NOWHERE) -> Reason | None:
         """Why a gang has room neither now nor with all workers that could be started; None where it has."""
         found = self._gang(request, fits, _OFFERED, without, explained=True)
-        return found if isinstance(found, Reason) else None
+        return self._beyond(self._fleet.pools[found.pool], found) if isinstance(found, Found) else found
 
     def later(
         self, request: Request, fits: Fits, without: frozenset[str] = NOWHERE, gave_back: str = ""
     ) -> Found | None:
         """Room for a gang with workers that are on their way, else with some that a pool could start as well.
 
-        Pools that may not have so many workers are asked after all others: there it waits, and is told so.
+        None is promised to it in a pool that may not have so many: that would only keep others out of there.
         """
         coming = self._gang(request, fits, _COMING, without)
         if isinstance(coming, Found):
             return msgspec.structs.replace(coming, ready=False)
-        beyond: Found | None = None
         for flavor, shape, pool in self._in_turn(request, fits, gave_back):
             found = self._with_offered(request, flavor, shape, pool, without)
-            if found is not None and self._may_have(pool, found):
+            if found is not None and self._beyond(pool, found) is None:
                 return found
-            beyond = beyond or found
-        return beyond
+        return None
 
     def _gang(
         self,
@@ -135,11 +134,18 @@ class Finder:
             return msgspec.structs.replace(found, ready=False)
         return self._with_more(request, flavor, shape, pool, without)
 
-    def _may_have(self, pool: Pool, found: Found) -> bool:
-        """Whether a pool may have so many workers more; that counts for nothing where nobody knows how many."""
+    def _beyond(self, pool: Pool, found: Found) -> Reason | None:
+        """Why a pool may not have so many workers more; None where it may, or nobody knows how many it may have.
+
+        One that may have a worker on each of its nodes has no other limit: it alone knows of those on nodes that left.
+        """
         named = [self._fleet.nodes[node_id] for node_id in dict.fromkeys(found.nodes) if node_id]
         more = found.workers + sum(node.standing is Standing.OFFERED for node in named)
-        return not pool.max_workers or pool.workers + more <= pool.max_workers
+        left = max(0, pool.max_workers - pool.workers)
+        if not pool.max_workers or 0 < len(pool.offers) <= pool.max_workers or more <= left:
+            return None
+        detail = f"a gang lacks {more} {plural('worker', more)}, and it may have {left} more."
+        return Reason(kind=HoldKind.MAXIMUM, pool=pool.name, wanted=more, detail=detail)
 
     def _with_more(
         self, request: Request, flavor: str, shape: Shape, pool: Pool, without: frozenset[str]

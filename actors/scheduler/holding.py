@@ -27,7 +27,9 @@ COUNTED_AT_ONCE: Final = (
 )
 EXPLAINED_AT_ONCE: Final = 64
 TOLD_AGAIN_S: Final = 5.0  # a wish that got lost, because its pool was just starting, is made again
-_FOR_WANT_OF_MACHINES: Final = frozenset({HoldKind.ROOM, HoldKind.STARTING, HoldKind.TOPOLOGY, HoldKind.GANG})
+_FOR_WANT_OF_MACHINES: Final = frozenset(
+    {HoldKind.ROOM, HoldKind.STARTING, HoldKind.TOPOLOGY, HoldKind.GANG, HoldKind.MAXIMUM}
+)
 _NOT_FOR_WANT_OF_MACHINES: Final = frozenset({HoldKind.GUARD, HoldKind.BACK_OFF})
 
 

@@ -456,12 +456,24 @@ class TestPools:
         told.pool("second", TRAY, rank=1, max_workers=2)
         assert [wish.pool for wish in wishes(told.ask(request("g", members=8))) if wish.gangs] == [asked]
 
-    def test_where_none_may_have_them_the_first_one_with_the_nodes_is_asked_and_says_so(self) -> None:
+    def test_where_none_may_have_them_nothing_is_promised_to_it_and_one_that_may_be_there_is(self) -> None:
         told = Told()
-        told.pool("first", rank=0, max_workers=1)
-        told.offer("first", "a", "b")
-        told.pool("second", TRAY, rank=1, max_workers=1)
-        assert [wish.pool for wish in wishes(told.ask(request("g", members=8))) if wish.gangs] == ["first"]
+        told.pool(max_workers=1)
+        told.offer("p", "a", "b")
+        decisions = told.ask(request("g", members=8), request("other"))
+        ((reason,),) = [reasons for reasons in held(decisions) if reasons[0].kind is HoldKind.MAXIMUM]
+        assert reason.detail == "a gang lacks 2 workers, and it may have 1 more."
+        assert reason.machines_only
+        assert [(wish.gangs, len(wish.shapes)) for wish in wishes(decisions)] == [((), 1)]
+
+    def test_it_is_looked_at_again_once_its_pool_may_have_so_many_more_whatever_the_one_was_that_left(self) -> None:
+        told = Told()
+        told.pool(max_workers=2)
+        told.offer("p", "a", "b", "c")
+        told.node("worker", size=PLAIN)
+        told.ask(request("g", members=8))
+        decisions = told.plan(events.NodeGone(node_id="worker"))
+        assert [gang.nodes for wish in wishes(decisions) for gang in wish.gangs] == [("a", "b")]
 
     def test_a_gang_whose_workers_did_not_come_on_named_nodes_asks_a_pool_without_such(self) -> None:
         told = Told()
