@@ -49,9 +49,15 @@ class Tree:
     loaded: bool = False
     queue: list[AttemptKey] = field(default_factory=list)
     running: AttemptKey | None = None
+    returning: list[AttemptResult] = field(default_factory=list)  # they have run, and their results are on their way
     terminated_at_s: float | None = None
     grace_s: float = 0.0
     killed: bool = False
+
+    def started(self) -> tuple[AttemptKey, ...]:
+        """What has started and has not been told of, in order."""
+        returning = [AttemptKey(result.task_id, result.attempt) for result in self.returning]
+        return (*returning, *([] if self.running is None else [self.running]))
 
 
 class WorkerMachine(RuleBasedStateMachine):
@@ -122,8 +128,7 @@ class WorkerMachine(RuleBasedStateMachine):
         tree = self.trees[container_id]
         dropped = tuple(key for key in tree.queue if keys is None or key in keys)
         tree.queue = [key for key in tree.queue if key not in dropped]
-        started = () if tree.running is None else (tree.running,)
-        self.happen(events.AttemptsRevoked(container_id, dropped, started))
+        self.happen(events.AttemptsRevoked(container_id, dropped, tree.started()))
 
     def hear(self, message: object) -> None:
         if isinstance(message, AttemptsFinished):
@@ -302,7 +307,14 @@ class WorkerMachine(RuleBasedStateMachine):
         self.trees[container_id].running = None
         end, payload = (End.ERROR, None) if fails else (End.OK, Payload("msgpack", b"", "", size))
         result = AttemptResult(key.task_id, key.attempt, end, True, payload, None, 0.01)
-        self.happen(events.AttemptsReturned(container_id, (result,)))
+        self.trees[container_id].returning.append(result)
+
+    @rule(data=st.data())
+    @precondition(lambda self: any(tree.returning for tree in self.trees.values()))
+    def results_come(self, data: st.DataObject) -> None:
+        container_id = data.draw(st.sampled_from([name for name, tree in self.trees.items() if tree.returning]))
+        results, self.trees[container_id].returning = tuple(self.trees[container_id].returning), []
+        self.happen(events.AttemptsReturned(container_id, results))
 
     @rule(data=st.data(), end=st.sampled_from((End.OK, End.KILLED, End.OUT_OF_MEMORY, End.ERROR)))
     @precondition(lambda self: self.trees)
@@ -311,8 +323,7 @@ class WorkerMachine(RuleBasedStateMachine):
         if self.trees[container_id].terminated_at_s is None and data.draw(st.integers(0, 3)):
             return  # by itself a container ends less often than when it was asked to
         tree = self.trees.pop(container_id)
-        started = () if tree.running is None else (tree.running,)
-        self.happen(events.ContainerExited(container_id, end, "so it was", started))
+        self.happen(events.ContainerExited(container_id, end, "so it was", tree.started()))
 
     @rule(works=st.booleans())
     @precondition(lambda self: self.fetching)
@@ -334,7 +345,7 @@ class WorkerMachine(RuleBasedStateMachine):
             self.fenced = True
             for container_id, tree in self.trees.items():
                 held = self.policy.containers[container_id].attempts
-                self.doubtful |= {(container_id, key) for key in held if key != tree.running}
+                self.doubtful |= {(container_id, key) for key in held if key not in tree.started()}
         due_s = self.policy.next_deadline_s()
         if due_s is not None and due_s <= self.now_s:
             self.happen(events.TimePassed())
@@ -358,8 +369,7 @@ class WorkerMachine(RuleBasedStateMachine):
     @invariant()
     def the_policy_gives_what_the_runtime_has(self) -> None:
         for container_id, tree in self.trees.items():
-            running = [] if tree.running is None else [tree.running]
-            assert self.policy.containers[container_id].given() == running + tree.queue
+            assert self.policy.containers[container_id].given() == [*tree.started(), *tree.queue]
 
     @invariant()
     def an_asked_tree_gets_its_kill_in_time(self) -> None:
@@ -374,7 +384,7 @@ class WorkerMachine(RuleBasedStateMachine):
         for container_id in sorted(self.trees):
             self.happen(events.MessageArrived(StopContainer(container_id=container_id, why="the end")))
             tree = self.trees.pop(container_id)
-            self.happen(events.ContainerExited(container_id, End.OK, "", (tree.running,) if tree.running else ()))
+            self.happen(events.ContainerExited(container_id, End.OK, "", tree.started()))
         while self.storing:
             self.store()
         self.now_s += 20.0
