@@ -21,7 +21,7 @@ _WORDS_MAX: Final = 400
 _OF_POSTGRES: Final = re.compile(r"\b(?:FATAL|PANIC|ERROR|DETAIL|HINT): +(.*)")
 _WHICH_ERROR: Final = re.compile(r"^\w+: (?:\S+: (?=it ))?")  # `ChildFailed: PROGRAM: it exited with 1`
 _RUNS_AGAIN: Final = "{} runs again."
-_FAILS: Final = "{} does not stay up ({} tries): {} It is started again, at the latest after 30 s."
+_FAILS: Final = "{} does not stay up ({} tries): {} Mend that: it is started again by itself, at the latest after 30 s."
 
 
 class Troubles:

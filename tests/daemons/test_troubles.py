@@ -12,7 +12,7 @@ LOCKED = (
 )
 TOLD = (
     'postgres does not stay up (2 tries): lock file "postmaster.pid" already exists; Is another postmaster (PID 9) '
-    "running? It is started again, at the latest after 30 s."
+    "running? Mend that: it is started again by itself, at the latest after 30 s."
 )
 
 
@@ -53,10 +53,10 @@ def test_where_it_said_nothing_its_ending_is_told() -> None:
     troubles = Troubles()
     why = "ChildFailed: /usr/bin/python: it was ended by SIGKILL"
     (said,) = troubles.look([child("brain", 2, "waiting", why)], 2.0)
-    assert said.startswith("brain does not stay up (2 tries): it was ended by SIGKILL. It is")
+    assert said.startswith("brain does not stay up (2 tries): it was ended by SIGKILL. Mend")
     refused = "Refused: The embedded Postgres could not be prepared. Free that."
     (said,) = Troubles().look([child("postgres", 2, "waiting", refused)], 2.0)
-    assert "2 tries): The embedded Postgres could not be prepared. Free that. It is" in said
+    assert "2 tries): The embedded Postgres could not be prepared. Free that. Mend" in said
 
 
 def test_a_process_that_crashes_now_and_then_is_in_its_log_only() -> None:
@@ -73,4 +73,4 @@ def test_words_of_a_life_that_went_well_are_not_those_of_a_failure() -> None:
     assert troubles.look([child("brain", 0)], STEADY_S) == ()
     troubles.heard("brain", "\x1b[31mno room\x1b[0m")
     (said,) = troubles.look([child("brain", 2, "waiting", "ChildFailed: x: it exited with 1")], 7.0)
-    assert "(2 tries): no room. It is" in said
+    assert "(2 tries): no room. Mend" in said
