@@ -195,9 +195,10 @@ def _row(one: ClusterView) -> tuple[str, ...]:
     nodes = f"{one.nodes_ready}/{one.nodes_total}" if one.nodes_known else "–"
     cards = (str(one.cards), str(one.cards_ours), str(one.cards_free)) if one.nodes_known else ("–", "–", "–")
     unseen = "" if one.nodes_known or one.status == "waiting" else "Its nodes are not reported yet."
+    silent = "Its agent is not heard: where that goes on, no worker starts there." if one.agent_silent else ""
     pending = f" ({one.pending} pending)" if one.pending else ""
     old = "Its agent is older than the control plane." if one.agent_outdated else ""
-    why = " ".join(filter(None, (unseen, one.problem, old, *one.waits)))
+    why = " ".join(filter(None, (unseen, silent, one.problem, old, *one.waits)))
     return (
         one.name, one.gpu_type, one.status, nodes, *cards, ago(one.last_seen_s), _serves(one),
         f"{one.workers}{pending}", _agent(one), why,

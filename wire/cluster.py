@@ -325,6 +325,7 @@ class ClusterStanding(msgspec.Struct, frozen=True, kw_only=True):
     cards_ours: int = 0
     cards_free: int = 0
     nodes_known: bool = True  # false: whoever leads has not heard of its nodes yet, and what is counted is nothing
+    agent_silent: bool = False  # its stream is closed or still, and its last report is not stale yet
 
 
 class JoinCluster(Message, frozen=True, kw_only=True):

@@ -8,7 +8,7 @@ from typing import Final
 
 import msgspec
 
-from ...model.clusters import ClusterSpec, Origin
+from ...model.clusters import ClusterSpec, ClusterState, Origin
 from ...model.nodes import NodeState
 from ...model.resources import Capacity
 from ...model.states import TokenKind
@@ -129,6 +129,7 @@ class Showing:
             cards_ours=counts.ours,
             cards_free=counts.free,
             nodes_known=cluster.nodes_known,
+            agent_silent=cluster.nodes_known and not cluster.open and cluster.state(now_s) is ClusterState.ONLINE,
         )
 
 

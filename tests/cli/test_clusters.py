@@ -82,6 +82,11 @@ def test_clusters_are_listed_with_whom_they_serve_and_how_old_their_agent_is(htt
     assert "No pods. Its agent is older than the control plane." in shown[3]
 
 
+def test_that_an_agent_is_not_heard_is_told_while_its_cluster_is_online(http: HttpStub, line: Line) -> None:
+    http.answers[f"GET {CLUSTERS}?nodes=no"] = (200, {"clusters": [{**OWN, "agent_silent": True}]})
+    assert "Its agent is not heard: where that goes on, no worker starts there." in line("cluster", "list").out
+
+
 def test_nodes_that_are_not_reported_yet_are_not_told_as_none(http: HttpStub, line: Line) -> None:
     counts = {"nodes_total": 0, "nodes_ready": 0, "cards": 0, "cards_ours": 0, "cards_free": 0}
     unknown = {**OWN, **counts, "nodes": [], "nodes_known": False}

@@ -76,6 +76,7 @@ class ClusterView(msgspec.Struct, frozen=True, kw_only=True):
     cards_ours: int = 0
     cards_free: int = 0
     nodes_known: bool = True
+    agent_silent: bool = False
     selector: str = ""
     namespace: str = ""
     flavor: str = ""

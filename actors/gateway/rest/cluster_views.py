@@ -41,6 +41,7 @@ def cluster_view(one: ClusterStanding) -> ClusterView:
         cards_ours=one.cards_ours,
         cards_free=one.cards_free,
         nodes_known=one.nodes_known,
+        agent_silent=one.agent_silent,
         selector=spec.selector,
         namespace=spec.namespace,
         flavor=str(spec.flavour),

@@ -297,6 +297,22 @@ class TestOffers:
         (listed,) = stage.lists()
         assert (listed.nodes_known, listed.nodes_total) == (True, 0)
 
+    def test_that_an_agent_is_not_heard_is_told_ahead_of_the_90_s_that_its_report_is_good_for(self) -> None:
+        """As when its node loses power: nobody closes its stream, and its gateway misses what it says for 15 s."""
+        stage = Stage()
+        cluster_id = stage.ready(a_node("n1"))
+        assert not stage.lists()[0].agent_silent
+        stage.tick(20.0)
+        stage.hushes(cluster_id)
+        (listed,) = stage.lists()
+        assert (listed.state, listed.agent_silent) == (ClusterState.ONLINE, True)
+        stage.tick(70.0)
+        (listed,) = stage.lists()
+        assert (listed.state, listed.agent_silent) == (ClusterState.OFFLINE, False)
+        stage.reports(cluster_id, a_node("n1"))
+        (listed,) = stage.lists()
+        assert (listed.state, listed.agent_silent) == (ClusterState.ONLINE, False)
+
     def test_a_large_report_counts_with_its_last_part(self) -> None:
         stage = Stage()
         cluster_id = stage.joins().cluster.cluster_id

@@ -129,12 +129,12 @@ async def test_all_pages_of_clusters_and_of_their_nodes_are_put_together(stand: 
 
 
 async def test_nodes_that_nobody_knows_yet_are_told_as_unknown_in_a_list_that_is_read_as_before(stand: Stand) -> None:
-    unknown = msgspec.structs.replace(OWN, nodes=(), nodes_known=False)
+    unknown = msgspec.structs.replace(OWN, nodes=(), nodes_known=False, agent_silent=True)
     stand.brain.answers[ReadClusters] = lambda _: ClustersStand(clusters=(unknown, OTHERS), total=2)
     async with stand.http(await stand.token(TokenKind.WORKSPACE)) as http:
         listed = (await http.get(CLUSTERS)).json()["clusters"]
-    found = [(one["status"], one["nodes_known"], len(one["nodes"])) for one in listed]
-    assert found == [("online", False, 0), ("stale", True, 1)]
+    found = [(one["status"], one["nodes_known"], one["agent_silent"], len(one["nodes"])) for one in listed]
+    assert found == [("online", False, True, 0), ("stale", True, False, 1)]
 
 
 async def test_who_wants_counts_alone_is_told_no_nodes(stand: Stand) -> None:
