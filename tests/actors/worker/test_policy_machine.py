@@ -277,6 +277,16 @@ class WorkerMachine(RuleBasedStateMachine):
 
     # What containers do
 
+    @rule(container_id=st.sampled_from(CONTAINERS), timeout_s=st.sampled_from((0.0, 5.0)), ended=st.integers(0, 2))
+    def run_several(self, container_id: str, timeout_s: float, ended: int) -> None:
+        """Some have run, and no result of them has come yet; one runs, and the rest of them waits for it."""
+        self.deliver(container_id, list(TASKS), False, timeout_s)
+        tree = self.trees.get(container_id, Tree())
+        while tree.running is None and tree.queue:
+            self.begin_in(container_id)
+            if len(tree.returning) < ended:
+                self.finish_in(container_id)
+
     @rule(data=st.data())
     @precondition(lambda self: any(not tree.loaded for tree in self.trees.values()))
     def load(self, data: st.DataObject) -> None:
@@ -288,7 +298,9 @@ class WorkerMachine(RuleBasedStateMachine):
     @precondition(lambda self: any(tree.queue and tree.running is None for tree in self.trees.values()))
     def begin(self, data: st.DataObject) -> None:
         free = [name for name, tree in self.trees.items() if tree.queue and tree.running is None]
-        container_id = data.draw(st.sampled_from(free))
+        self.begin_in(data.draw(st.sampled_from(free)))
+
+    def begin_in(self, container_id: str) -> None:
         tree = self.trees[container_id]
         assert tree.terminated_at_s is None, "nothing starts in a tree that was asked to end"
         tree.running = tree.queue.pop(0)
@@ -301,7 +313,11 @@ class WorkerMachine(RuleBasedStateMachine):
     @rule(data=st.data(), size=st.sampled_from((1, INLINE_MAX_BYTES + 1)), fails=st.booleans())
     @precondition(lambda self: any(tree.running for tree in self.trees.values()))
     def finish(self, data: st.DataObject, size: int, fails: bool) -> None:
-        container_id = data.draw(st.sampled_from([name for name, tree in self.trees.items() if tree.running]))
+        self.finish_in(
+            data.draw(st.sampled_from([name for name, tree in self.trees.items() if tree.running])), size, fails
+        )
+
+    def finish_in(self, container_id: str, size: int = 1, fails: bool = False) -> None:
         key = self.trees[container_id].running
         assert key is not None
         self.trees[container_id].running = None
