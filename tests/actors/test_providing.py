@@ -1,221 +1,28 @@
 """The scheduler, pools and the guard together: whatever happens, they soon have no more to say to each other.
 
-And in the end all runs that pools may start workers for. Each hop, every actor takes in all that it was sent.
+And in the end all runs that pools may start workers for.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from itertools import count
-from typing import Any
 
-import msgspec
 import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, rule
-from levers9_test_deciding import Truth, decide, numbered, numbered_tokens, spec_of
 
-from levers9.actors.pool import GuardSettings, PoolPolicy, PoolSettings
-from levers9.actors.pool.guard import GuardPolicy
-from levers9.actors.pool.settings import declared
-from levers9.actors.scheduler import SchedulerPolicy
-from levers9.actors.scheduler.capacity import Standing
+from levers9.actors.pool import GuardSettings
 from levers9.model.nodes import NodeOffer, NodeState, Traits
 from levers9.model.reasons import HoldKind
-from levers9.model.resources import Capacity, Shape
-from levers9.model.states import ContainerState, End
-from levers9.store import operations as ops
-from levers9.wire import control, scheduling
-from levers9.wire.letter import Letter
-from levers9.wire.message import Message, Send
-from levers9.wire.operating import TellWorkers, WorkerWish
+from levers9.model.resources import Shape
+from levers9.wire.operating import WorkerWish
 
-HOPS = 40  # after which they are quiet
-SMALL = Capacity(cpu_milli=1000, memory_mib=1000)
-LARGE = Capacity(cpu_milli=2000, memory_mib=2000)
-CARDS = Capacity(cpu_milli=2000, memory_mib=2000, gpu_count=2, gpu_type="A100")
-ONE = Shape(cpu_milli=1000, memory_mib=100)
-TWO = Shape(cpu_milli=2000, memory_mib=100)
-CARD = Shape(cpu_milli=500, memory_mib=100, gpu_count=1)
-SHAPES = (ONE, TWO, CARD, msgspec.structs.replace(ONE, pool="second"), Shape(cpu_milli=300, memory_mib=100))
-OFF = GuardSettings(pending=-1, per_minute=-1)
-
-
-class Stage:
-    """The actors, what is on its way to each of them, and a world that starts workers and containers as it is told."""
-
-    def __init__(self, *pools: PoolSettings, guard: GuardSettings = OFF) -> None:
-        self.truth, self.now_s = Truth(), 1000.0
-        self.settings = {pool.name: pool for pool in pools}
-        self.scheduler = SchedulerPolicy(numbered(), numbered_tokens(), tuple(map(declared, pools)))
-        new_id, new_token = numbered(), numbered_tokens()
-        self.pools = {f"pool/{pool.name}": PoolPolicy(pool, new_id, new_token) for pool in pools}
-        self.actors: dict[str, Any] = {"scheduler": self.scheduler, "guard": GuardPolicy(guard), **self.pools}
-        self.inbox: dict[str, list[Letter]] = {address: [] for address in self.actors}
-        self.pool_of: dict[str, str] = {}  # of each worker whose process runs
-        self.reported: dict[str, None] = {}
-        self.runs: dict[str, str] = {}  # containers, and on which worker
-        self.shapes: dict[str, tuple[str, Shape]] = {}  # of each container that was asked for and has not ended
-        self.kinds: dict[str, list[HoldKind]] = {}  # why those of a stub wait
-        self._names = count(1)
-        for pool in self.pools.values():
-            pool.load(())
-        self.settle()
-
-    def post(self, source: str, target: str, message: Message) -> None:
-        if target in self.inbox:
-            self.inbox[target].append(Letter(message, source=source, target=target))
-
-    # Hops
-
-    def settle(self) -> int:
-        """Hop until nobody has anything to say; returns how often that was."""
-        for hops in range(HOPS):
-            if not self.hop():
-                return hops
-        raise AssertionError(f"they still talk after {HOPS} hops: {self.inbox}")
-
-    def hop(self) -> bool:
-        """Whether anybody had anything to say."""
-        said: list[tuple[str, Send]] = []
-        for address, actor in self.actors.items():
-            letters, self.inbox[address] = self.inbox[address], []
-            for plan, sends in decide(actor, self.truth, letters, self.now_s):
-                said += [(address, send) for send in sends]
-                for start in getattr(plan, "starts", ()):
-                    self.pool_of[start.worker_id] = address
-                    started = scheduling.WorkerStarted(worker_id=start.worker_id, handle="h", at_s=self.now_s)
-                    self.post("spawner", address, started)
-        for address, send in said:
-            self.post(address, send.target, send.message)
-            self.play(send)
-        return bool(said) or any(self.inbox.values())
-
-    def play(self, send: Send) -> None:
-        """What `tasks` and workers do when they hear this."""
-        worker_id = send.target.removeprefix("worker/")
-        match send.message:
-            case scheduling.ContainerHeld(stub_id=stub_id, reasons=reasons):
-                self.kinds[stub_id] = [reason.kind for reason in reasons]
-            case scheduling.ContainerGone(container_id=container_id):
-                self.shapes.pop(container_id, None)
-            case scheduling.StartContainer(container_id=container_id) if worker_id in self.pool_of:
-                self.runs[container_id] = worker_id
-                ready = scheduling.ContainerReady(container_id=container_id, window=1)
-                self.post(send.target, "scheduler", ready)
-            case scheduling.StopContainer(container_id=container_id) if container_id in self.runs:
-                self.end(container_id)
-            case scheduling.StopWorker() if worker_id in self.pool_of:
-                self.exit(worker_id, expected=True)
-
-    # The world
-
-    def ask(self, *shapes: Shape, workspace: str = "w") -> list[str]:
-        names = []
-        for shape in shapes:
-            container_id, stub_id = f"c{next(self._names)}", f"{workspace} {SHAPES.index(shape)}"
-            spec = spec_of(stub_id, shape=shape)
-            row = ops.ContainerRow(
-                container_id=container_id,
-                stub_id=stub_id,
-                workspace_id=workspace,
-                state=ContainerState.REQUESTED,
-                requested_at_s=self.now_s,
-            )
-            self.truth.commit([ops.PutContainers(containers=(row,))])
-            request = scheduling.RequestContainers(
-                stub_id=stub_id, workspace_id=workspace, spec=spec, container_ids=(container_id,)
-            )
-            self.post("tasks", "scheduler", request)
-            self.shapes[container_id] = (workspace, shape)
-            names.append(container_id)
-        return names
-
-    def release(self, container_id: str) -> None:
-        message = scheduling.ReleaseContainers(container_ids=(container_id,), why="idle")
-        self.post("tasks", "scheduler", message)
-        self.shapes.pop(container_id, None)
-
-    def end(self, container_id: str) -> None:
-        worker_id = self.runs.pop(container_id)
-        message = scheduling.ContainerEnded(container_id=container_id, end=End.OK)
-        self.post(f"worker/{worker_id}", "scheduler", message)
-
-    def report(self, *worker_ids: str) -> None:
-        """Workers that have started report, all of them unless they are named."""
-        for worker_id in worker_ids or tuple(self.pool_of):
-            if worker_id in self.reported and not worker_ids:
-                continue
-            self.reported[worker_id] = None
-            row = self.truth.tables.workers[worker_id]
-            here = tuple(
-                scheduling.ContainerReport(name, "", ContainerState.READY, 1)
-                for name, where in self.runs.items()
-                if where == worker_id
-            )
-            message = scheduling.WorkerReported(
-                worker_id=worker_id, pool=row.pool, epoch=1, capacity=row.capacity, containers=here
-            )
-            self.post(f"worker/{worker_id}", "scheduler", message)
-
-    def quiet(self, worker_id: str) -> None:
-        self.post("gateway/g", "scheduler", control.PeerQuiet(peer=f"worker/{worker_id}", closed=False))
-
-    def wish(self, worker_id: str, wish: WorkerWish) -> None:
-        self.post("gateway/g", "scheduler", TellWorkers(worker_ids=(worker_id,), wish=wish))
-
-    def exit(self, worker_id: str, expected: bool = False) -> None:
-        """Its process ends, and what it ran."""
-        self.runs = {name: where for name, where in self.runs.items() if where != worker_id}
-        message = scheduling.WorkerExited(worker_id=worker_id, evidence="it exited with 1", expected=expected)
-        self.post("spawner", self.pool_of.pop(worker_id), message)
-
-    def tick(self, seconds: float) -> None:
-        self.now_s += seconds
-        for actor in self.actors.values():
-            actor.tick(self.now_s)
-
-    # What can be asked
-
-    def where(self, container_id: str) -> str:
-        """The pool in which it runs, "" for none."""
-        worker_id = self.runs.get(container_id, "")
-        return self.truth.tables.workers[worker_id].pool if worker_id else ""
-
-    def waiting(self) -> list[str]:
-        return [name for name in self.shapes if name not in self.runs]
-
-    def could_run(self, container_id: str) -> str:
-        """The pool that should run it: it has room, or may have one more worker, on which it would have."""
-        workspace, shape = self.shapes[container_id]
-        for pool in self.settings.values():
-            if pool.serves not in ("", workspace) or shape.pool not in ("", pool.name):
-                continue
-            nodes = self.scheduler.core.fleet.pools[pool.name].nodes.values()
-            if any(node.standing is Standing.OPEN and node.fits(shape) for node in nodes):
-                return pool.name
-            live = [worker_id for worker_id, where in self.pool_of.items() if where == f"pool/{pool.name}"]
-            taken = [self.truth.tables.workers[worker_id].traits.node for worker_id in live]
-            free = [one for one in pool.offers if not one.traits.node or one.traits.node not in taken]
-            able = [one for one in free if one.state is NodeState.READY and one.capacity.fits(shape)]
-            if able and len(live) < pool.max_workers:
-                return pool.name
-        return ""
-
-
-def pool(name: str, worker: Capacity | None, max_workers: int, rank: int, **more: Any) -> PoolSettings:
-    return PoolSettings(name=name, worker=worker, max_workers=max_workers, rank=rank, **more)
+from .providing import CARD, CARDS, LARGE, OFF, ONE, SHAPES, SMALL, Stage, in_order, pool
 
 
 def two_pools() -> Stage:
     return Stage(pool("first", SMALL, 1, 0), pool("second", SMALL, 2, 1))
-
-
-def in_order(stage: Stage) -> None:
-    stage.settle()
-    stage.report()
-    stage.settle()
 
 
 class TestFailOver:
@@ -351,9 +158,8 @@ class ProvidingMachine(RuleBasedStateMachine):
         self.stage.settle()
         self.stage.tick(seconds)
 
-    def teardown(self) -> None:
-        if not hasattr(self, "stage"):
-            return
+    def calm(self) -> None:
+        """Whoever is there is heard again, and time passes."""
         stage = self.stage
         for worker_id in list(stage.pool_of):  # who was given up has ended by now
             if worker_id not in stage.scheduler.ledger.hosts:
@@ -366,6 +172,12 @@ class ProvidingMachine(RuleBasedStateMachine):
             in_order(stage)
             stage.tick(61.0)
         in_order(stage)
+
+    def teardown(self) -> None:
+        if not hasattr(self, "stage"):
+            return
+        self.calm()
+        stage = self.stage
         assert {name: stage.could_run(name) for name in stage.waiting() if stage.could_run(name)} == {}
 
 
