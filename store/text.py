@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Final
+from typing import Final, TypeVar
 
 import msgspec
 
+S = TypeVar("S", bound=msgspec.Struct)
 _PACKED: Final = frozenset({"arguments", "result", "failure", "spec", "why"})  # kept as bytes, or made storable
 
 
@@ -15,6 +16,17 @@ def storable(text: str) -> str:
     if "\0" not in text and text.isprintable():
         return text
     return text.replace("\0", "�").encode("utf-8", "replace").decode("utf-8", "replace")
+
+
+def encodable(value: S) -> S:
+    """The same with texts that can be kept as bytes, and sent: halves of surrogate pairs in its fields are replaced."""
+    texts = {name: getattr(value, name) for name in value.__struct_fields__}
+    whole = {
+        name: text.encode("utf-8", "replace").decode("utf-8")
+        for name, text in texts.items()
+        if isinstance(text, str) and not text.isprintable()
+    }
+    return msgspec.structs.replace(value, **whole) if whole else value
 
 
 def unstorable(operation: msgspec.Struct) -> str | None:

@@ -22,7 +22,7 @@ from ..operations import (
     TaskRow,
     TaskToAccept,
 )
-from ..text import storable
+from ..text import encodable, storable
 from .tables import Tables, carries_out, in_given_order, insert_new
 
 _WAITING = frozenset({TaskState.PENDING, TaskState.RETRY})
@@ -99,8 +99,8 @@ def _ended(row: TaskRow, end: AttemptEnd, now_s: float) -> TaskRow:
         state=state,
         ended_at_s=now_s if state.terminal else 0.0,
         retry_at_s=0.0 if state.terminal else end.retry_at_s,
-        result=end.result,
-        failure=end.failure,
+        result=encodable(end.result) if end.result else None,
+        failure=encodable(end.failure) if end.failure else None,
         last_log_line=end.last_log_line,
         retries_used=row.retries_used + end.uses_retry,
     )

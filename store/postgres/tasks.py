@@ -25,7 +25,7 @@ from ..operations import (
     StartAttempts,
     TaskRow,
 )
-from ..text import storable
+from ..text import encodable, storable
 from .plans import Arguments, Record, read, short, write
 
 _encode: Final = msgspec.msgpack.Encoder().encode
@@ -35,7 +35,7 @@ _by_id: Final = attrgetter("task_id")
 
 
 def _packed(value: Payload | Failure | None) -> bytes | None:
-    return None if value is None else _encode(value)
+    return None if value is None else _encode(encodable(value))
 
 
 def _task_ids(operation: AcceptTasks) -> list[str]:

@@ -131,6 +131,14 @@ async def test_a_failure_keeps_every_byte_and_a_large_result_its_key(store: Stor
     assert (a.failure, a.result, b.result) == (FAILURE, None, LARGE)
 
 
+async def test_of_what_a_failure_says_only_halves_of_surrogate_pairs_are_lost(store: Store) -> None:
+    await store.apply(accepting("a"), starting(("a", 1)))
+    said = replace(FAILURE, what="caf\ud800 \x1b[2J", why="\udcff", traceback="é\n\ud800")
+    await store.apply(ending("a", 1, TaskState.ERROR, End.ERROR, failure=said))
+    (row,) = await read(store, "a")
+    assert row.failure == replace(said, what="caf? \x1b[2J", why="?", traceback="é\n?")
+
+
 async def test_a_retry_waits_and_runs_as_the_second_attempt(store: Store) -> None:
     await store.apply(accepting("a"), starting(("a", 1)))
     await store.apply(ending("a", 1, TaskState.RETRY, End.DISCONNECTED, retry_at_s=35.0, failure=FAILURE))
