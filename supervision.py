@@ -7,6 +7,8 @@ from typing import Final
 
 import msgspec
 
+from .model.doubling import doubled_s
+
 HISTORY: Final = 1_000  # endings that a supervisor remembers
 
 
@@ -97,13 +99,9 @@ def judge(now_s: float, history: tuple[Ending, ...], terms: Terms, chance: float
     recent = tuple(each for each in history if each.at_s > now_s - terms.intensity.within_s)
     if len(recent) > terms.intensity.restarts:
         return GiveUp(tuple(each.sentence() for each in recent))
-    wait_s = _wait_s(_failures_in_a_row(history, terms.backoff.reset_after_s), terms.backoff)
-    return Restart(wait_s * (1.0 - terms.backoff.jitter * chance))
-
-
-def _wait_s(failures: int, backoff: Backoff) -> float:
-    doublings = min(failures - 1, 64)  # beyond, a float has long passed any maximum
-    return min(backoff.max_s, backoff.min_s * 2.0**doublings)
+    backoff = terms.backoff
+    wait_s = doubled_s(backoff.min_s, _failures_in_a_row(history, backoff.reset_after_s) - 1, backoff.max_s)
+    return Restart(wait_s * (1.0 - backoff.jitter * chance))
 
 
 def _failures_in_a_row(history: tuple[Ending, ...], healthy_after_s: float) -> int:

@@ -6,6 +6,8 @@ from collections.abc import Sequence
 from fnmatch import fnmatchcase
 from typing import Final
 
+from ..model.doubling import doubled_s
+
 KNOWN: Final = ("levers9*", "lab/*", "busybox", "python")
 FIRST_WAIT_S: Final = 10.0  # kubelet's own
 LONGEST_WAIT_S: Final = 300.0
@@ -33,7 +35,7 @@ def name_of(image: str) -> str:
 
 def wait_s(failures: int) -> float:
     """How long to wait after so many failures in a row, of a pull as of a container that crashes."""
-    return min(LONGEST_WAIT_S, FIRST_WAIT_S * 2.0 ** (failures - 1))
+    return doubled_s(FIRST_WAIT_S, failures - 1, LONGEST_WAIT_S)
 
 
 _ENTRYPOINTS: Final = (("levers9*", ("levers9",)), ("python", ("python3",)), ("*", ("sh",)))

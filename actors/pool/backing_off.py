@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
+from ...model.doubling import doubled_s
 from .orders import Order
 
 FIRST_BACK_OFF_S: Final = 1.0
@@ -34,8 +35,7 @@ class BackOff:
             self.failures += 1
             self._failed_at_s = now_s
             if self.failures > 1:
-                doublings = min(self.failures - 2, 64)
-                self._until_s = now_s + min(FIRST_BACK_OFF_S * 2.0**doublings, BACK_OFF_MAX_S)
+                self._until_s = now_s + doubled_s(FIRST_BACK_OFF_S, self.failures - 2, BACK_OFF_MAX_S)
 
     def waits(self, now_s: float) -> bool:
         """Whether nothing is ordered now."""

@@ -7,6 +7,7 @@ from typing import Final
 
 import msgspec
 
+from ...model.doubling import doubled_s
 from ...model.nodes import NodeOffer, NodeState
 from .orders import Order
 
@@ -39,8 +40,7 @@ class Cardless:
             return self._tried.pop(node, None) is not None
         known = self._tried.get(node)
         times = known.times + 1 if known is not None and known.cards == cards else 0
-        wait_s = min(FIRST_S * 2.0 ** min(times, 64), MOST_S)
-        self._tried[node] = _Tried(cards=cards, times=times, until_s=now_s + wait_s)
+        self._tried[node] = _Tried(cards=cards, times=times, until_s=now_s + doubled_s(FIRST_S, times, MOST_S))
         return True
 
     def on(self, offers: Iterable[NodeOffer], now_s: float) -> tuple[NodeOffer, ...]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
+from ...model.doubling import doubled_s
 from ...model.figures import CRASH_LOOP_FAILURES, CRASH_LOOP_FIRST_S, CRASH_LOOP_MAX_S
 from ...model.states import End, TaskEvent
 from ...store import operations as ops
@@ -45,7 +46,7 @@ class WaitingSide:
             self._fail_all(stub, message)
             stub.failed_starts = CRASH_LOOP_FAILURES - 1  # whoever calls again gets one more try
         else:
-            stub.blocked_until_s = now_s + min(CRASH_LOOP_FIRST_S * 2.0**over, CRASH_LOOP_MAX_S)
+            stub.blocked_until_s = now_s + doubled_s(CRASH_LOOP_FIRST_S, over, CRASH_LOOP_MAX_S)
 
     def _fail_all(self, stub: Stub, message: scheduling.ContainerGone) -> None:
         what = f"{stub.spec.handler} could not be started: {message.end.value}."
