@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import enum
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -151,17 +152,16 @@ class Held:
             return None
         return self.since_s + attempt.order.timeout_s
 
-    def behind(self) -> list[Attempt]:
+    def behind(self) -> Iterator[Attempt]:
         """Attempts that have not started, as far as is known, and run only once the running one has ended."""
-        return [
-            attempt
-            for key, attempt in self.attempts.items()
-            if key != self.running and not attempt.goes_back and attempt.stage in _BEFORE_ITS_START
-        ]
+        for key, attempt in self.attempts.items():
+            if key != self.running and not attempt.goes_back and attempt.stage in _BEFORE_ITS_START:
+                yield attempt
 
     def hand_back_at_s(self) -> float | None:
         """When those behind the running attempt have waited long enough for it."""
-        return self.since_s + HAND_BACK_AFTER_S if self.running is not None and self.behind() else None
+        waits = self.running is not None and any(True for _ in self.behind())
+        return self.since_s + HAND_BACK_AFTER_S if waits else None
 
     def remember(self, key: AttemptKey) -> None:
         """This attempt is over for good: a repeated order for it is ignored."""

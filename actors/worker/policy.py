@@ -241,7 +241,7 @@ class WorkerPolicy:
     def _hand_back(self, held: Held) -> None:
         """The last one first: each is then the next of its function."""
         held.credit.learn((self._now_s - held.since_s,))
-        behind = held.behind()
+        behind = tuple(held.behind())
         for attempt in reversed(behind):
             attempt.goes_back = True
             if attempt.stage is not Stage.GIVEN:
