@@ -15,18 +15,20 @@ def storable(text: str) -> str:
     """The text without what no Postgres text can hold: NUL, and halves of surrogate pairs, each replaced."""
     if "\0" not in text and text.isprintable():
         return text
-    return text.replace("\0", "�").encode("utf-8", "replace").decode("utf-8", "replace")
+    return _without_halves(text.replace("\0", "�"))
 
 
 def encodable(value: S) -> S:
     """The same with texts that can be kept as bytes, and sent: halves of surrogate pairs in its fields are replaced."""
     texts = {name: getattr(value, name) for name in value.__struct_fields__}
     whole = {
-        name: text.encode("utf-8", "replace").decode("utf-8")
-        for name, text in texts.items()
-        if isinstance(text, str) and not text.isprintable()
+        name: _without_halves(text) for name, text in texts.items() if isinstance(text, str) and not text.isprintable()
     }
     return msgspec.structs.replace(value, **whole) if whole else value
+
+
+def _without_halves(text: str) -> str:
+    return text.encode("utf-8", "replace").decode("utf-8")
 
 
 def unstorable(operation: msgspec.Struct) -> str | None:
