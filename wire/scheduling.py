@@ -337,12 +337,20 @@ class WorkerOrdered(Message, frozen=True, kw_only=True):
 
 
 class WorkerGone(Message, frozen=True, kw_only=True):
-    """Evidence that a worker is gone: its process exited, say."""
+    """Evidence that a worker is gone: its process exited, say. Answered by `WorkerForgotten`."""
 
     sender: ClassVar[str] = "pool"
     receiver: ClassVar[str] = "scheduler"
     worker_id: str
     evidence: str
+
+
+class WorkerForgotten(Message, frozen=True, kw_only=True):
+    """It is kept that a worker of this pool is gone: its node may have another. Answers `WorkerGone`."""
+
+    sender: ClassVar[str] = "scheduler"
+    receiver: ClassVar[str] = "pool"
+    worker_id: str
 
 
 class WorkerStarted(Message, frozen=True, kw_only=True):

@@ -26,10 +26,15 @@ class Order(msgspec.Struct, kw_only=True):
     pending: bool = True  # it has not reported yet
     came_at_s: float = 0.0  # when it did, if this leader heard it
     given_up: bool = False  # it is told to end, as it has not reported for too long
+    ended: bool = False  # and its row does not say so yet
 
 
 class OrderBook:
-    """All workers of one pool that are not gone. At most one of them stands on a node of a name."""
+    """All workers of one pool whose rows don't say that they are gone. At most one of them stands on a node of a name.
+
+    A worker that has ended keeps its place until its row says so: with two rows of one node, whoever leads next could
+    not tell whose the node is.
+    """
 
     def __init__(self) -> None:
         self._orders: dict[str, Order] = {}
@@ -83,18 +88,26 @@ class OrderBook:
         late = [
             order
             for order in self._orders.values()
-            if order.pending and not order.given_up and order.ordered_at_s <= ordered_before_s
+            if order.pending and not order.given_up and not order.ended and order.ordered_at_s <= ordered_before_s
         ]
         for order in late:
             order.given_up = True
         return tuple(order.worker_id for order in late)
 
-    def gone(self, worker_id: str) -> Order | None:
-        """A worker is no more; the order that it was, or None for one that is not known."""
-        order = self._orders.pop(worker_id, None)
-        if order is not None:
-            self.nodes.pop(order.traits.node, None)
+    def end(self, worker_id: str) -> Order | None:
+        """A worker has ended; its order, where that is news."""
+        order = self._orders.get(worker_id)
+        if order is None or order.ended:
+            return None
+        order.ended = True
         return order
+
+    def forget(self, worker_id: str) -> None:
+        """The row of a worker that has ended says so."""
+        order = self._orders.get(worker_id)
+        if order is not None and order.ended:
+            del self._orders[worker_id]
+            self.nodes.pop(order.traits.node, None)
 
     def disband(self, gang_id: str) -> None:
         """Workers that came for a gang are like any others now."""
@@ -116,7 +129,7 @@ class OrderBook:
     @property
     def reported(self) -> tuple[str, ...]:
         """The workers that are not on their way any more."""
-        return tuple(order.worker_id for order in self._orders.values() if not order.pending)
+        return tuple(order.worker_id for order in self._orders.values() if not (order.pending or order.ended))
 
     @property
     def pending(self) -> int:
@@ -129,7 +142,7 @@ class OrderBook:
 
     def room_after(self, number: int) -> Amount:
         """All that the workers ordered after this number have."""
-        return total(order.capacity for order in self._orders.values() if order.number > number)
+        return total(order.capacity for order in self._orders.values() if order.number > number and not order.ended)
 
 
 def total(sizes: Iterable[Capacity]) -> Amount:

@@ -150,6 +150,8 @@ class PoolPolicy:
                 self._wishes.give_back(gang_id)
                 self.book.disband(gang_id)
                 self._questions.end_gang(gang_id)
+            case scheduling.WorkerForgotten(worker_id=worker_id):
+                self.book.forget(worker_id)
             case scheduling.WorkerArrived(worker_id=worker_id, lacks=lacks):
                 if (order := self.book.arrived(worker_id, now_s)) is not None:
                     self._drained_at_s = -TOLD_AGAIN_S
@@ -221,7 +223,7 @@ class PoolPolicy:
         self._operations.append(ops.MoveWorkers(moves=moves, now_s=message.at_s))
 
     def _exited(self, message: scheduling.WorkerExited, now_s: float) -> None:
-        order = self.book.gone(message.worker_id)
+        order = self.book.end(message.worker_id)
         if order is None:
             return
         self._back_off.ended(order, now_s, expected=message.expected, left=message.left)

@@ -199,6 +199,7 @@ class SchedulerPolicy:
         match letter.message:
             case scheduling.WorkerGone(worker_id=worker_id, evidence=evidence):
                 self._workers.lose(worker_id, evidence, now_s)
+                self._group.send(letter.source, scheduling.WorkerForgotten(worker_id=worker_id))
                 self._see_whether_all_reported(now_s)
             case scheduling.WorkerOrdered() as message:
                 self._workers.ordered(message, now_s)

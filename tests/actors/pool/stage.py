@@ -44,6 +44,7 @@ class Stage:
             settings = PoolSettings(name="p", worker=SIZE, min_workers=min_workers, max_workers=max_workers)
         self.settings = settings
         self._limits = guard
+        self.slow = False  # the scheduler is: no worker that has ended is known to be gone
         self._new_id, self._new_token = numbered(), numbered_tokens()
         self.starts: list[StartWorker] = []
         self.adopts: list[Adopt] = []
@@ -62,13 +63,13 @@ class Stage:
         self.policy.load(rows_of(self.truth.ask(ops.LoadWorkers(gone=GONE_LOOKED_AT)), ops.WorkerRow))
 
     def say(self, *letters: Letter, how: str = "well") -> Sent:
-        """The pool takes letters in and plans; the guard answers until neither has more to say."""
+        """The pool takes letters in and plans; the guard and the scheduler answer until nobody has more to say."""
         sent = Sent()
         given = list(letters)
         while True:
             news = self.decide_once(given, how)
             sent += news
-            given = self.guarded(news)
+            given = self.guarded(news) + self.kept(news)
             if not given:
                 return sent
 
@@ -88,6 +89,10 @@ class Stage:
                 self.guard.handle(Letter(send.message, source="pool/p", target="guard"), self.now_s)
         plan = self.guard.plan(self.now_s)
         return [] if plan is None else [Letter(one.message, source="guard", target=one.target) for one in plan.sends]
+
+    def kept(self, sent: Sent) -> list[Letter]:
+        """What the scheduler answers, unless it is slow: it commits that workers are gone."""
+        return [] if self.slow else [self.forgotten(gone.worker_id) for gone in sent.of(scheduling.WorkerGone)]
 
     def tick(self, seconds: float) -> Sent:
         self.now_s += seconds
@@ -131,9 +136,13 @@ class Stage:
 
     def gone(self, worker_id: str, *, expected: bool = True) -> Sent:
         """A worker's process ends, and the scheduler commits that."""
-        sent = self.say(self.exited(worker_id, expected=expected))
+        return self.say(self.exited(worker_id, expected=expected))
+
+    def forgotten(self, worker_id: str) -> Letter:
+        """The scheduler commits that a worker is gone, and says so."""
         self.move(worker_id, WorkerState.GONE)
-        return sent
+        message = scheduling.WorkerForgotten(worker_id=worker_id)
+        return Letter(message, source="scheduler", target="pool/p")
 
 
 def reasons(sent: Sent) -> list[str]:

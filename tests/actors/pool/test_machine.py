@@ -50,6 +50,7 @@ class PoolMachine(RuleBasedStateMachine):
         self.watched: dict[str, None] = {}
         self.inbox: list[Letter] = []
         self.to_guard: list[Letter] = []
+        self.ended: list[str] = []  # workers that the scheduler was told to be gone
         self.heard: dict[str, None] = {}  # orders that the scheduler has heard of
         self.gangs: dict[str, GangWanted] = {}  # wanted now
         self.given_back: dict[str, None] = {}
@@ -155,7 +156,12 @@ class PoolMachine(RuleBasedStateMachine):
         self.heard.update((order.worker_id, None) for order in sent.of(scheduling.WorkerOrdered))
         for message in sent.of(scheduling.WorkerGone):
             assert not self.processes.get(message.worker_id), "evidence of an end is true"
-            self.stage.move(message.worker_id, WorkerState.GONE)
+            self.ended.append(message.worker_id)
+
+    @rule()
+    def the_scheduler_keeps_ends(self) -> None:
+        ended, self.ended = self.ended, []
+        self.inbox += [self.stage.forgotten(worker_id) for worker_id in ended]
 
     @rule(lost=st.booleans())
     def the_guard_answers(self, lost: bool) -> None:
@@ -174,6 +180,7 @@ class PoolMachine(RuleBasedStateMachine):
         """All actors begin anew: they know the orders that are not gone."""
         self.inbox.clear()
         self.to_guard.clear()
+        self.ended.clear()
         self.watched.clear()
         self.stage.restart()
         states = self.stage.truth.worker_states()
@@ -240,6 +247,7 @@ class PoolMachine(RuleBasedStateMachine):
             self.the_scheduler_wants(0, 0, 0)  # it tells all again every few seconds
             self.time_passes(70.0)
             self.the_guard_answers(lost=False)
+            self.the_scheduler_keeps_ends()
             self.decide("well")
             for worker_id, runs in self.processes.items():
                 if runs and self.stage.truth.worker_states()[worker_id] in PENDING:

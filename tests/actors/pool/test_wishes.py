@@ -60,6 +60,21 @@ class TestNodes:
         stage.gone(stage.ordered()[0])
         assert placed(stage.say(stage.wanted(SHAPE))) == ["a"]
 
+    def test_the_node_of_a_worker_that_has_ended_gets_the_next_when_the_row_says_so_and_not_before(self) -> None:
+        stage = on_nodes(node("a"))
+        stage.slow = True
+        stage.say(stage.wanted(SHAPE))
+        stage.say(stage.exited(stage.ordered()[0], expected=True))
+        assert placed(stage.say(stage.wanted(SHAPE))) == []
+        assert stage.say(stage.exited(stage.ordered()[0], expected=True)) == [], "it is told once"
+        assert placed(stage.say(stage.forgotten(stage.ordered()[0]))) == ["a"]
+
+    def test_only_what_has_ended_is_forgotten(self) -> None:
+        stage = on_nodes(node("a"))
+        stage.say(stage.wanted(SHAPE))
+        letter = Letter(scheduling.WorkerForgotten(worker_id=stage.ordered()[0]), source="scheduler", target="pool/p")
+        assert placed(stage.say(letter, stage.wanted(SHAPE))) == []
+
     def test_a_new_leader_knows_from_the_rows_who_stands_where(self) -> None:
         stage = on_nodes(node("a"), node("b"))
         stage.say(stage.wanted(SHAPE))
@@ -193,7 +208,7 @@ class TestGangs:
         stage = on_nodes(node("a"), node("b"))
         stage.say(stage.wanted(gangs=(self.GANG,)))
         stage.say(given_back("g"))
-        assert [order.gang_id for order in map(stage.policy.book.gone, stage.ordered()) if order] == ["", ""]
+        assert [order.gang_id for order in map(stage.policy.book.end, stage.ordered()) if order] == ["", ""]
 
     def test_the_failure_of_all_of_them_is_one_failure(self) -> None:
         stage = Stage(max_workers=9)

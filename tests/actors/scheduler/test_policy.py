@@ -426,6 +426,19 @@ class TestSilence:
 
 
 class TestEvidence:
+    def test_the_pool_hears_that_a_worker_is_gone_once_its_row_says_so(self) -> None:
+        stage = Stage()
+        stage.running("a")
+        sent = stage.say(stage.evidence())
+        assert stage.truth.tables.workers["one"].state is WorkerState.GONE
+        assert sent.to("pool/default", scheduling.WorkerForgotten) == [scheduling.WorkerForgotten(worker_id="one")]
+
+    def test_it_hears_so_of_one_that_was_gone_before(self) -> None:
+        stage = Stage()
+        stage.running("a")
+        stage.say(stage.evidence())
+        assert stage.say(stage.evidence()).only(scheduling.WorkerForgotten).worker_id == "one"
+
     def test_it_ends_all_that_ran_there_and_revokes_its_tokens(self) -> None:
         stage = Stage()
         stage.running("a", "b")
