@@ -125,6 +125,7 @@ class Writer:
     async def _connected(self) -> Session:
         if self._session is None or self._session.closed:
             self._session = await connect_patiently(self._url, WRITER, self._patience_s)
+            await self._session.bound_transactions()
         return self._session
 
     def _failed(self, group: tuple[Request, ...], kind: type[LeversError], why: str) -> None:

@@ -13,6 +13,8 @@ from .plans import Arguments, Record
 
 ANSWER_S: Final = 30.0  # a server that is silent for longer counts as lost
 CONNECT_S: Final = 10.0
+TRANSACTION_S: Final = 15.0
+_BOUNDED_FROM: Final = 17  # the first Postgres that knows transaction_timeout
 _FIRST_DELAY_S: Final = 0.02
 _MAX_DELAY_S: Final = 1.0
 
@@ -74,6 +76,15 @@ class Session:
             await self._connection.execute(words, timeout=ANSWER_S)
         except _ERRORS as error:
             raise self._judged(error) from error
+
+    async def bound_transactions(self, for_s: float = TRANSACTION_S) -> None:
+        """Have the server end a transaction of ours that takes longer. Raises as `fetch`.
+
+        A leader that freezes may do so in the middle of a statement. That is not idle for Postgres, and the lock on the
+        leader's epoch would stay. Servers before 17 cannot do it.
+        """
+        if self._connection.get_server_version().major >= _BOUNDED_FROM:
+            await self.execute(f"SET transaction_timeout = {for_s * 1000:.0f}")
 
     def _judged(self, error: Exception) -> Exception:
         """What the server refused, it has rolled back; all else, and its farewells (class 57 and 08), is a loss."""

@@ -20,7 +20,7 @@ from .test_kills import CALLS, MOMENTS, check, check_rows
 
 pytestmark = pytest.mark.slow
 
-LEADS_WITHIN_S = 90.0  # mostly 10; one that stands still may keep its lock for a minute (docs/faults.md)
+LEADS_WITHIN_S = 30.0  # mostly 10; the lock of one that stands still is let go after 15 (docs/faults.md)
 SLEEP_S = 0.02  # the map still runs when a replica that was killed is back
 NO_LIVE_WORKER = """
     SELECT container_id FROM containers c LEFT JOIN workers w USING (worker_id)
