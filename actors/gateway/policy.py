@@ -123,6 +123,13 @@ class AskPeersToReport(Decision, frozen=True, kw_only=True):
     epoch: int
 
 
+class AskGatewaysToReport(Decision, frozen=True, kw_only=True):
+    """The peers of these followers' gateways report all that they hold to our brain, which leads this epoch."""
+
+    gateways: tuple[str, ...]
+    epoch: int
+
+
 class DialUpstream(Decision, frozen=True, kw_only=True):
     """Keep a relay to this gateway, in place of any other."""
 
@@ -281,4 +288,14 @@ class GatewayPolicy:
         if url and moved:
             return (DialUpstream(url=url),)
         hang_up = (HangUpUpstream(),) if moved else ()
-        return (*hang_up, self._ready(self.leader_place), AskPeersToReport(epoch=epoch))
+        return (*hang_up, self._ready(self.leader_place), AskPeersToReport(epoch=epoch), *self._ask_followers())
+
+    def _ask_followers(self) -> tuple[Decision, ...]:
+        """Followers may read in the store that our brain leads before it is ready to, and we before it says so.
+
+        What their peers say in between, and what is answered, comes to nothing: they have to say it again.
+        """
+        gateways = tuple(address for address in self._relayed if address.startswith("gateway/"))
+        if self._url or not gateways:
+            return ()
+        return (AskGatewaysToReport(gateways=gateways, epoch=self._epoch),)

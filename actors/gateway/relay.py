@@ -28,6 +28,7 @@ from .leadership import LeadershipWatch, ReadLeader
 from .outlet import QUEUE_BYTES, Line, Outlet
 from .policy import (
     Announce,
+    AskGatewaysToReport,
     AskPeersToReport,
     AskStoreWhoLeads,
     BrainHeard,
@@ -382,6 +383,9 @@ class Relay:
                     self._announce(place, self._envelope(message, target))
                 case AskPeersToReport(epoch=epoch):
                     self._ask_peers(epoch)
+                case AskGatewaysToReport(gateways=gateways, epoch=epoch):
+                    for gateway in gateways:
+                        self._ask_through_relay(gateway, epoch)
                 case DialUpstream(url=url):
                     _log.info("another replica leads", url=url)
                     self._turn_to(url)
@@ -400,6 +404,10 @@ class Relay:
     def _ask_peers(self, epoch: int) -> None:
         for seat in tuple(self._seats.values()):
             self._put(seat, [self._envelope(ReportAgain(epoch=epoch), seat.address, source="leader")])
+
+    def _ask_through_relay(self, gateway: str, epoch: int) -> None:
+        seat = self._relays.get(self._policy.relay_of(gateway))
+        self._put(seat, [self._envelope(ReportAgain(epoch=epoch), gateway, source="leader")])
 
     def _turn_to(self, url: str) -> None:
         self._upstream_scope.cancel()

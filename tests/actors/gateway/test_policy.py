@@ -8,6 +8,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 from levers9.actors.gateway.policy import (
     Announce,
+    AskGatewaysToReport,
     AskPeersToReport,
     AskStoreWhoLeads,
     BrainHeard,
@@ -120,6 +121,20 @@ def test_when_our_own_brain_leads_again_the_relay_is_hung_up() -> None:
     policy = led(1, OTHER)
     assert told(policy, 2) == (HangUpUpstream(), ready(Place.BRAIN), AskPeersToReport(epoch=2))
     assert policy.leader_place is Place.BRAIN
+
+
+@pytest.mark.parametrize("before", ["", OTHER])
+def test_once_our_own_brain_leads_what_speaks_through_relays_says_all_again(before: str) -> None:
+    """Followers may know of it earlier than we do, and what their peers say then comes to nothing."""
+    policy = led(1, before)
+    policy.handle(RelayBrought(relay="relay/f", addresses=("gateway/f", "worker/far")))
+    assert told(policy, 2)[-1] == AskGatewaysToReport(gateways=("gateway/f",), epoch=2)
+
+
+def test_who_follows_asks_nothing_of_those_that_follow_it() -> None:
+    policy = led(1, OTHER)
+    policy.handle(RelayBrought(relay="relay/f", addresses=("gateway/f",)))
+    assert told(policy, 2, OTHER) == (ready(Place.UPSTREAM), AskPeersToReport(epoch=2))
 
 
 def test_an_older_epoch_and_a_repetition_change_nothing() -> None:

@@ -175,6 +175,23 @@ async def test_while_another_replica_leads_peers_are_relayed_there_and_back(make
     assert follower.brain.heard(SubmitTasks) == []
 
 
+async def test_what_a_follower_relays_before_we_know_that_we_lead_is_asked_for_again(make_stand: MakeStand) -> None:
+    elsewhere = LeaderIs(epoch=2, url="ws://127.0.0.1:1")
+    async with make_stand(leader=elsewhere) as leader, make_stand(gateway_id="g2") as follower:
+        accept_all(leader)
+        async with follower.peer(CLIENT, await follower.token(TokenKind.WORKSPACE)) as peer:
+            follower.brain.say("gateway/g2", LeaderIs(epoch=3, url=f"ws://127.0.0.1:{leader.stream_port}"))
+            await peer.wait_for(ReportAgain)
+            await peer.send(submission("early"))
+            await leader.brain.wait_for(SubmitTasks)
+            leader.brain.say("gateway/g1", LeaderIs(epoch=3))
+            asked = await peer.wait_for(ReportAgain, 2)
+            await peer.send(submission("again"))
+            accepted = await peer.wait_for(TasksAccepted)
+    assert asked[-1] == ReportAgain(epoch=3)
+    assert accepted == [TasksAccepted(task_ids=("again",))], "the first answer was of a brain that did not lead yet"
+
+
 async def test_a_question_over_rest_reaches_a_leader_elsewhere(make_stand: MakeStand) -> None:
     async with make_stand() as leader, make_stand(gateway_id="g2") as follower:
         leader.brain.answers[Inspect] = lambda _: Inspected(children=(), dead_letters=7)
