@@ -31,6 +31,7 @@ class Admitting:
         self._request_of: dict[str, str] = {}  # by member, of those that wait
         self._victims: dict[str, dict[str, None]] = {}  # by request: those that stop to make room for it
         self._due: dict[str, None] = {}  # requests for whom nodes are reserved, and somebody alike may not use them
+        self._were_due: dict[str, None] = {}  # in this slice: two would make each other due without end
 
     # Asking and ending
 
@@ -135,11 +136,13 @@ class Admitting:
     def forget(self) -> None:
         """All are looked at in their turn."""
         self._due.clear()
+        self._were_due.clear()
 
     # Deciding
 
     def settle(self, nodes_changed: bool) -> list[Decision]:
         """First come promises, oldest first, and members of gangs that were lost."""
+        self._were_due.clear()
         self._board.reservations.renew(self._board.now_s)
         self._wake_for_opened()
         decisions, back = self._board.promises.review(self._board.now_s, nodes_changed)
@@ -192,7 +195,8 @@ class Admitting:
             return [*victims, *self.look_at(request)]
         if without:
             alike = (one for one in board.reservations.holders() if board.queues.alike(one, request.request_id))
-            self._due.update((one, None) for one in alike if one != request.request_id)
+            self._due.update((one, None) for one in alike if one != request.request_id and one not in self._were_due)
+            self._were_due.update(self._due)
         board.queues.park(request.request_id, Parked.ROOM, reserved=bool(without))
         self._holding.hold(request, self._why(request, fits, without), fits, self._stopping(request))
         return victims

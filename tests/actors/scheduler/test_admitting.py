@@ -52,12 +52,14 @@ class Told:
             decisions += self.core.handle(event, self.now_s)
         return [one.request_id for one in decisions if isinstance(one, events.Placed)]
 
-    def ask(self, workspace: str, shape: Shape = WHOLE, members: int = 1, **more: object) -> list[str]:
+    def ask(
+        self, workspace: str, shape: Shape = WHOLE, members: int = 1, function: str = "f", **more: object
+    ) -> list[str]:
         self.number += 1
         name = f"{workspace}{self.number}"
         asked = Request(
             request_id=name,
-            group=f"{workspace}-{more}-{shape}-{members}",
+            group=f"{workspace}-{function}-{more}-{shape}-{members}",
             workspace=workspace,
             members=tuple(f"{name}/{rank}" for rank in range(members)),
             shape=shape,
@@ -131,6 +133,21 @@ def test_one_at_its_limit_gets_what_is_reserved_for_it_once_it_may_although_othe
     assert told.ask("c", HALF) == ["c6"]
     assert told.end_on(node_id) == []
     assert told.tell(events.Ended(member="c6/0")) == ["c4"]
+
+
+def test_two_alike_for_whom_nodes_of_two_pools_are_reserved_are_each_looked_at_once() -> None:
+    """Each must leave the other's nodes alone: by turns they would be looked at without end."""
+    told = Told(Queueing(), nodes=1)
+    told.tell(events.PoolSet(pool="other"))
+    told.tell(events.NodeSet(node_id="m0", pool="other", capacity=SIZE, standing=Standing.OPEN))
+    for function in ("f", "f", "f", "g"):
+        told.ask("a", function=function)
+    told.wait(70)
+    assert told.reserved == ("a3", "a4")
+    told.core.handle(events.PoolSet(pool="other", max_workers=5), told.now_s)
+    assert not any(isinstance(one, events.More) for one in told.core.handle(events.Planned(steps=256), told.now_s))
+    (node_id,) = told.core.reservations.nodes_of("a4")
+    assert told.end_on(node_id) == ["a4"]
 
 
 def test_a_member_that_is_replaced_gets_no_more_quota_than_there_is_and_is_told_so() -> None:
