@@ -34,22 +34,26 @@ PLACES = (("a", "q"), ("b", "q"), ("a", "default"), ("b", "default"), ("c", "def
 class Told:
     """A core with a pool; nobody is asked to yield, so that what waits for long is held back by nothing else."""
 
-    def __init__(self, queueing: Queueing, nodes: int) -> None:
+    def __init__(self, queueing: Queueing, nodes: int, pools: tuple[str, ...] = ("p",)) -> None:
+        self.pools = pools
         self.core = Core(new_placement, queueing)
         self.now_s = 1000.0
         self.number = 0
-        self.tell(events.PoolSet(pool="p"))
+        for pool in pools:
+            self.tell(events.PoolSet(pool=pool))
         for number in range(nodes):
             self.node(f"n{number}")
 
     def node(self, name: str, standing: Standing = Standing.OPEN) -> None:
-        self.tell(events.NodeSet(node_id=name, pool="p", capacity=SIZE, standing=standing))
+        pool = self.pools[int(name[1:]) % len(self.pools)]
+        self.tell(events.NodeSet(node_id=name, pool=pool, capacity=SIZE, standing=standing))
 
     def tell(self, *told: events.Event) -> list[str]:
         """Who got room."""
         decisions: list[Decision] = []
         for event in (*told, events.Planned(steps=256)):
             decisions += self.core.handle(event, self.now_s)
+        assert not any(isinstance(one, events.More) for one in decisions), "so few are soon decided on"
         return [one.request_id for one in decisions if isinstance(one, events.Placed)]
 
     def ask(
@@ -137,15 +141,12 @@ def test_one_at_its_limit_gets_what_is_reserved_for_it_once_it_may_although_othe
 
 def test_two_alike_for_whom_nodes_of_two_pools_are_reserved_are_each_looked_at_once() -> None:
     """Each must leave the other's nodes alone: by turns they would be looked at without end."""
-    told = Told(Queueing(), nodes=1)
-    told.tell(events.PoolSet(pool="other"))
-    told.tell(events.NodeSet(node_id="m0", pool="other", capacity=SIZE, standing=Standing.OPEN))
+    told = Told(Queueing(), nodes=2, pools=("p", "other"))
     for function in ("f", "f", "f", "g"):
         told.ask("a", function=function)
     told.wait(70)
     assert told.reserved == ("a3", "a4")
-    told.core.handle(events.PoolSet(pool="other", max_workers=5), told.now_s)
-    assert not any(isinstance(one, events.More) for one in told.core.handle(events.Planned(steps=256), told.now_s))
+    told.tell(events.PoolSet(pool="other", max_workers=5))
     (node_id,) = told.core.reservations.nodes_of("a4")
     assert told.end_on(node_id) == ["a4"]
 
@@ -168,16 +169,17 @@ def test_a_member_that_is_replaced_gets_no_more_quota_than_there_is_and_is_told_
 class Reserving(RuleBasedStateMachine):
     """Few nodes that are full for long, so that somebody has some reserved nearly always."""
 
-    @initialize(nodes=st.integers(2, 4), apart=st.booleans())
-    def begin(self, nodes: int, apart: bool) -> None:
-        self.told = Told(QUEUEING, nodes)
+    @initialize(nodes=st.integers(2, 4), apart=st.booleans(), pools=st.sampled_from((("p",), ("p", "other"))))
+    def begin(self, nodes: int, apart: bool, pools: tuple[str, ...]) -> None:
+        self.told = Told(QUEUEING, nodes, pools)
         self.told.core.queues.yields = lambda *_: ()  # type: ignore[method-assign]
         if apart:
             self.told.tell(events.PoolSet(pool="own", serves="c"))
         self.told.ask("a", members=2, queue="q")
         self.told.ask("b", queue="q")
-        for _ in range(nodes + 2):
-            self.told.ask("a")
+        for number in range(nodes + 2):
+            self.told.ask("a", function="fg"[number % 2])
+        self.told.wait(70)
 
     @rule(
         place=st.sampled_from(PLACES),
@@ -185,9 +187,12 @@ class Reserving(RuleBasedStateMachine):
         members=st.sampled_from((1, 1, 2)),
         priority=st.sampled_from(("default", "default", "high")),
         limit_s=st.sampled_from((0.0, 0.0, 30.0, 600.0)),
+        function=st.sampled_from("fg"),
     )
-    def ask(self, place: tuple[str, str], shape: Shape, members: int, priority: str, limit_s: float) -> None:
-        self.told.ask(place[0], shape, members, queue=place[1], priority=priority, limit_s=limit_s)
+    def ask(
+        self, place: tuple[str, str], shape: Shape, members: int, priority: str, limit_s: float, function: str
+    ) -> None:
+        self.told.ask(place[0], shape, members, function, queue=place[1], priority=priority, limit_s=limit_s)
 
     @rule(number=st.integers(0, 4))
     def end(self, number: int) -> None:
@@ -203,6 +208,12 @@ class Reserving(RuleBasedStateMachine):
     @rule(number=st.integers(0, 4), standing=st.sampled_from((Standing.OPEN, Standing.CLOSED)))
     def set_node(self, number: int, standing: Standing) -> None:
         self.told.node(f"n{number}", standing)
+
+    @rule(most=st.integers(0, 3))
+    def the_pools_terms_change(self, most: int) -> None:
+        """All are looked at again, without room that is new."""
+        for pool in self.told.pools:
+            self.told.tell(events.PoolSet(pool=pool, max_workers=most))
 
     @rule(place=st.integers(0, 50))
     def replace(self, place: int) -> None:
