@@ -25,7 +25,7 @@ from .operation import Row as Row
 
 
 class Leadership(Row, frozen=True, kw_only=True):
-    """Who leads, since when it last said so, and where its streams are dialled (`ws://host:1993`)."""
+    """Who leads, when by its own clock it last said so, and where its streams are dialled (`ws://host:1993`)."""
 
     epoch: int
     holder: str
@@ -34,12 +34,17 @@ class Leadership(Row, frozen=True, kw_only=True):
 
 
 class TakeLeadership(Operation, frozen=True, kw_only=True):
-    """Lead with the next epoch if nobody leads, or the leader is silent for `lease_s`. Answers `Leadership`."""
+    """Lead with the next epoch if nobody leads, or if the leader has said nothing since. Answers `Leadership`.
+
+    Nothing since: its epoch and its last renewal (by its own clock) still are those that the caller has seen for a
+    whole lease (by the caller's), so no clock is compared with another. Without them only what nobody holds is taken.
+    """
 
     holder: str
     url: str
     now_s: float
-    lease_s: float
+    silent_epoch: int = 0
+    silent_since_s: float = 0.0
 
 
 class RenewLeadership(Operation, frozen=True, kw_only=True):

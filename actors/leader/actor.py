@@ -78,7 +78,7 @@ class LeaderActor:
         for _ in range(3):
             answer = await self._ask_store()
             if isinstance(answer, ops.Leadership):
-                for decision in self._campaign.heard(answer):
+                for decision in self._campaign.heard(answer, trio.current_time()):
                     await self._perform(decision, nursery)
             if answer is None or not (self._campaign.resigning or isinstance(answer, ops.Applied)):
                 return
@@ -86,7 +86,8 @@ class LeaderActor:
     async def _ask_store(self) -> ops.Answer:
         """Do what the campaign wants done next; None while the store is away."""
         try:
-            (answer,) = await self._store.apply(self._campaign.next_operation(self._clock()))
+            operation = self._campaign.next_operation(self._clock(), trio.current_time())
+            (answer,) = await self._store.apply(operation)
         except StoreUnavailable as error:
             _log.info("the store is away; leadership stays as it is", why=str(error))
             return None

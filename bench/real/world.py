@@ -293,7 +293,7 @@ async def open_world(opening: tuple[Event, ...], *, reported: bool = True) -> As
 async def _scheduler(
     store: Store, post: Post, chance: Chance, opening: tuple[Event, ...], journal: Path
 ) -> SchedulerActor:
-    (leading,) = await store.apply(ops.TakeLeadership(holder="bench", url="", now_s=time.time(), lease_s=3600.0))
+    (leading,) = await store.apply(ops.TakeLeadership(holder="bench", url="", now_s=time.time()))
     assert isinstance(leading, ops.Leadership)
     around = Surroundings(post=post, store=store, epoch=leading.epoch, clock=time.time)
     queueing = next((event.queueing for event in opening if isinstance(event, QueueingSet)), Queueing())

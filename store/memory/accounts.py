@@ -31,7 +31,8 @@ from .tables import Tables, carries_out, in_given_order, insert_new
 @carries_out(TakeLeadership)
 def _take(tables: Tables, operation: TakeLeadership) -> Leadership:
     now = tables.leadership
-    if now is not None and now.holder and operation.now_s - now.renewed_at_s < operation.lease_s:
+    silent = (operation.silent_epoch, operation.silent_since_s)
+    if now is not None and now.holder and (now.epoch, now.renewed_at_s) != silent:
         return now
     taken = Leadership(
         epoch=now.epoch + 1 if now else 1,

@@ -56,13 +56,13 @@ read(
         """
         WITH next AS (
             UPDATE leadership SET epoch = epoch + 1, holder = $1, url = $2, renewed_at_s = $3
-            WHERE holder = '' OR $3::float8 - renewed_at_s >= $4::float8
+            WHERE holder = '' OR (epoch = $4::int8 AND renewed_at_s = $5::float8)
         )
         INSERT INTO leadership (epoch, holder, url, renewed_at_s)
         SELECT 1, $1, $2, $3 WHERE NOT EXISTS (SELECT 1 FROM leadership)
         ON CONFLICT DO NOTHING
         """,
-        lambda o: (o.holder, o.url, o.now_s, o.lease_s),
+        lambda o: (o.holder, o.url, o.now_s, o.silent_epoch, o.silent_since_s),
     ),
 )
 read(

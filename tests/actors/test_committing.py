@@ -49,7 +49,7 @@ class House:
             self.post.register(address, self.mailboxes[address])
 
     async def lead(self) -> None:
-        await self.store.apply(ops.TakeLeadership(holder="h", url="", now_s=trio.current_time(), lease_s=5.0))
+        await self.store.apply(ops.TakeLeadership(holder="h", url="", now_s=trio.current_time()))
 
     def say(self, target: str, message: Message, source: str) -> None:
         letter = Letter(message, source=source, target=target, workspace="w", id="q")

@@ -70,7 +70,7 @@ def test_what_is_wrong_is_told_with_its_place(tmp_path: Path, right: str, wrong:
 async def test_workspaces_that_are_named_and_not_there_are_made_once() -> None:
     store, chance = MemoryStore(), Chance(7)
     await store.apply(
-        TakeLeadership(holder="a", url="", now_s=1.0, lease_s=9.0),
+        TakeLeadership(holder="a", url="", now_s=1.0),
         CreateWorkspace(workspace_id="ws-lab", name="lab", now_s=0.0),
     )
     around = Surroundings(post=Post(chance=chance, clock=lambda: 1.0), store=store, epoch=1, clock=lambda: 1.0)

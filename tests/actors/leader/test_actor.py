@@ -132,7 +132,7 @@ async def test_when_another_leads_our_actors_end_and_gateways_hear_where_to_go(
     async with house.running():
         await trio.sleep(0.5)
         await house.store.apply(ops.ResignLeadership(epoch=1))
-        await house.store.apply(ops.TakeLeadership(holder="two", url="ws://two", now_s=9e9, lease_s=5.0))
+        await house.store.apply(ops.TakeLeadership(holder="two", url="ws://two", now_s=9e9))
         await trio.sleep(2.0)
         assert (house.reigns.begun, house.reigns.ended) == ([1], [1])
         assert house.heard(house.gateway)[-1] == LeaderIs(epoch=2, url="ws://two")

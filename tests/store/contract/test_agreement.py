@@ -131,7 +131,14 @@ token = builds(
     subject=just("") | worker_id,
 )
 accounts = st.one_of(
-    builds(ops.TakeLeadership, holder=sampled_from("ab"), url=plain_words, now_s=now_s, lease_s=just(1.0)),
+    builds(
+        ops.TakeLeadership,
+        holder=sampled_from("ab"),
+        url=plain_words,
+        now_s=now_s,
+        silent_epoch=integers(0, 3),
+        silent_since_s=now_s,
+    ),
     builds(ops.RenewLeadership, epoch=integers(1, 3), now_s=now_s),
     builds(ops.ResignLeadership, epoch=integers(1, 3)),
     just(ops.ReadLeadership()),
@@ -276,7 +283,7 @@ async def everything(store: Store) -> object:
 
 Script = list[tuple[tuple[ops.Operation, ...], int | None]]
 EXAMPLES = settings(max_examples=40, suppress_health_check=list(HealthCheck), deadline=None)
-TAKE = ops.TakeLeadership(holder="a", url="", now_s=1.0, lease_s=1.0)
+TAKE = ops.TakeLeadership(holder="a", url="", now_s=1.0)
 
 
 async def agree(url: str, script: Script) -> None:

@@ -89,7 +89,7 @@ async def test_a_caller_cancelled_before_it_called_does_nothing(store: Store) ->
 
 
 async def test_callers_with_and_without_an_epoch_do_not_mix(store: Store) -> None:
-    await store.apply(TakeLeadership(holder="a", url="", now_s=1.0, lease_s=5.0))
+    await store.apply(TakeLeadership(holder="a", url="", now_s=1.0))
     async with trio.open_nursery() as nursery:
         for number in range(30):
             nursery.start_soon(lambda n=number: store.apply(creating(n), epoch=1 if n % 3 else None))

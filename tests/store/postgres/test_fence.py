@@ -32,7 +32,8 @@ HOLD_CONTAINERS = "BEGIN; LOCK TABLE containers IN EXCLUSIVE MODE; SELECT pg_sle
 
 
 def taking(holder: str, now_s: float) -> TakeLeadership:
-    return TakeLeadership(holder=holder, url="", now_s=now_s, lease_s=5.0)
+    """Ask to lead; who asks saw the first epoch say nothing since it began."""
+    return TakeLeadership(holder=holder, url="", now_s=now_s, silent_epoch=1, silent_since_s=1.0)
 
 
 def accepting(*task_ids: str) -> AcceptTasks:

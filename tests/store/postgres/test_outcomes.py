@@ -27,7 +27,7 @@ from levers9.wire.message import Payload
 
 pytestmark = pytest.mark.slow
 
-TAKE = TakeLeadership(holder="a", url="", now_s=1.0, lease_s=5.0)
+TAKE = TakeLeadership(holder="a", url="", now_s=1.0)
 KILL_OTHERS = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = 'levers9'"
 LOCK_TASKS = "BEGIN; LOCK TABLE tasks IN EXCLUSIVE MODE; SELECT pg_sleep(0.5); COMMIT"
 

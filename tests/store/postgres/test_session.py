@@ -15,7 +15,7 @@ pytestmark = pytest.mark.slow
 
 WITHIN_S = 20
 LOCK = "SELECT epoch FROM leadership FOR UPDATE"
-TAKE = TakeLeadership(holder="a", url="", now_s=1.0, lease_s=5.0)
+TAKE = TakeLeadership(holder="a", url="", now_s=1.0)
 NOTE_BOUNDS = """
     CREATE TABLE bounds (bound text);
     CREATE FUNCTION note_bound() RETURNS trigger LANGUAGE plpgsql AS $$
