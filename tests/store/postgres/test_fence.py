@@ -28,6 +28,8 @@ pytestmark = pytest.mark.slow
 DEADLINE_S = 20
 NEXT_EPOCH = "BEGIN; UPDATE leadership SET epoch = epoch + 1; SELECT pg_sleep(0.3); COMMIT"
 NEXT_EPOCH_THAT_FAILS = NEXT_EPOCH.replace("COMMIT", "ROLLBACK")
+RENEWAL = NEXT_EPOCH.replace("epoch = epoch + 1", "renewed_at_s = 2")
+RENEWAL_THAT_FAILS = RENEWAL.replace("COMMIT", "ROLLBACK")
 HOLD_CONTAINERS = "BEGIN; LOCK TABLE containers IN EXCLUSIVE MODE; SELECT pg_sleep(0.5); COMMIT"
 
 
@@ -119,6 +121,28 @@ async def test_the_next_epoch_waits_for_a_transaction_of_the_one_before(database
             assert sorted(order) == ["the new leader's epoch", "the old leader's write"]
             with pytest.raises(EpochSuperseded):
                 await old.apply(ending("task-1"), epoch=1)
+
+
+@pytest.mark.parametrize("committed", [True, False], ids=["committed", "rolled back"])
+async def test_who_asks_for_a_place_that_is_being_renewed_waits_and_is_told_of_the_renewal(
+    database_url: str, committed: bool
+) -> None:
+    """The statement saw the renewal that it names; when the lock is let go, there may be a later one."""
+    answers: list[object] = []
+
+    async def take() -> None:
+        answers.extend(await store.apply(taking("b", 100.0)))
+
+    with trio.fail_after(DEADLINE_S):
+        async with open_postgres(database_url) as store:
+            await store.apply(taking("a", 1.0))
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(sql, database_url, RENEWAL if committed else RENEWAL_THAT_FAILS)
+                await until_locked(database_url, "leadership", "RowExclusiveLock")
+                nursery.start_soon(take)
+            renewed = Leadership(epoch=1, holder="a", url="", renewed_at_s=2.0)
+            taken = Leadership(epoch=2, holder="b", url="", renewed_at_s=100.0)
+            assert answers == [renewed if committed else taken]
 
 
 async def test_one_end_that_applies_to_nothing_is_no_supersession(database_url: str) -> None:
