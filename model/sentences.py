@@ -8,6 +8,7 @@ from typing import Final
 
 from .nodes import NodeState
 from .reasons import Excluded, Holder, HoldKind, Lack, Reason
+from .states import WorkerState
 
 _DAY_S: Final = 86_400.0
 _SEVERAL: Final = 5  # names in a row, at most
@@ -95,7 +96,8 @@ def _guard(reason: Reason) -> str:
 
 def _maximum(reason: Reason) -> str:
     told = _by_pool(reason) or f"Pool {reason.pool} has all the workers that it may have."
-    return f"{told} Wait, or raise its `max_workers`."
+    # where its nodes are what it has too few of, or it is a cluster's, another number would change nothing
+    return told if reason.detail and "maximum" not in reason.detail else f"{told} Wait, or raise its `max_workers`."
 
 
 def _back_off(reason: Reason) -> str:
@@ -208,6 +210,8 @@ def _matter(why: str, alike: list[Excluded], now_s: float) -> str:
         return f"others have all cards of {_nodes(alike)}"
     if why == NodeState.CARDS_UNKNOWN:
         return f"the last worker on {_nodes(alike)} could not tell which cards are its own"
+    if why == WorkerState.UNKNOWN:
+        return f"nothing is heard from what runs on {_nodes(alike)}"
     return f"{_nodes(alike)} {'is' if sum(each.count for each in alike) == 1 else 'are'} {why}"
 
 

@@ -109,6 +109,18 @@ CORDONED = Excluded("sched-worker2", "cordoned")
             "Pool lab has all the workers that it may have. Wait, or raise its `max_workers`.",
         ),
         (
+            Reason(kind=HoldKind.MAXIMUM, pool="lab", detail="it is at its maximum of 2 workers."),
+            "Pool lab: it is at its maximum of 2 workers. Wait, or raise its `max_workers`.",
+        ),
+        (
+            Reason(kind=HoldKind.MAXIMUM, pool="lab", detail="none of its 2 nodes can take another worker."),
+            "Pool lab: none of its 2 nodes can take another worker.",
+        ),
+        (
+            Reason(kind=HoldKind.ROOM, excluded=(Excluded("n1", "unknown"), Excluded("n2", "unknown"))),
+            "No worker has room for it; nothing is heard from what runs on n1 and n2.",
+        ),
+        (
             Reason(kind=HoldKind.BACK_OFF, pool="lab", detail="its last 3 workers ended early."),
             "Pool lab: its last 3 workers ended early. `levers9 worker list --gone` says why they ended.",
         ),
