@@ -92,7 +92,8 @@ def _why_none(node: Node, offered: Quantities) -> str:
 
 def _why_fewer(node: Node, count: int, kind: int) -> str:
     whole = _whole(node.status.capacity, CARD_RESOURCES[kind])
-    return f"{whole - count} of its {whole} cards are not healthy" if whole > count else ""
+    lost = whole - count
+    return f"{lost} of its {whole} cards {'is' if lost == 1 else 'are'} not healthy" if lost > 0 else ""
 
 
 def _any(offered: Quantities, prefixes: tuple[str, ...]) -> bool:

@@ -177,7 +177,7 @@ class KubeClient:
         asked = Request(
             method="POST",
             target="/apis/authorization.k8s.io/v1/selfsubjectaccessreviews",
-            what=f"ask whether we may {access.verb} {access.plural}",
+            what=f"asking whether we may {access.verb} {access.plural}",
             body=msgspec.json.encode(_review_of(access)),
         )
         return _read(_review.decode, await self._connection.ask(asked), asked).status.allowed
