@@ -20,6 +20,7 @@ T = TypeVar("T", bound=msgspec.Struct)
 Json = Annotated[bool, cyclopts.Parameter(name="--json", negative="", help="Print JSON.")]
 
 _GAP: Final = "  "
+_CLOSE: Final = " "  # between columns where the terminal is narrow
 _WHOLE: Final = frozenset({"STATE", "KIND"})  # besides the first column, which people copy
 _REASONS: Final = ("WHY", "HELD")  # as the last column: sentences, which nobody can read in five characters
 _NARROWEST: Final = 5
@@ -79,32 +80,50 @@ def in_columns(table: Sequence[Sequence[str]]) -> list[str]:
 def for_terminal(table: Sequence[Sequence[str]]) -> list[str]:
     """Each row one line of the terminal, states in their colours, the headings in bold.
 
-    Reasons, for which a line has no room, stand below the row that they belong to.
+    Reasons, for which a line has no room, stand below the row that they belong to, and so do columns at the end of it
+    where the terminal is too narrow for all.
     """
     room = shutil.get_terminal_size().columns
     columns = [column for column in zip(*table) if any(cell not in ("", "–") for cell in column[1:])]
     widths = [max(map(len, column)) for column in columns]
-    below: Sequence[str] = ()
+    below: list[Sequence[str]] = []
     if len(columns) > 1 and columns[-1][0] in _REASONS and sum(widths) + len(_GAP) * (len(widths) - 1) > room:
-        below = columns.pop()
-        widths.pop()
+        below.append(columns.pop())
     whole = [not place or column[0] in _WHOLE for place, column in enumerate(columns)]
-    widths = fitted(widths, whole, room)
+    gap = _GAP if _least(columns, whole, _GAP) <= room else _CLOSE
+    while len(columns) > 1 and _least(columns, whole, gap) > room:
+        below.insert(0, columns.pop())
+    widths = fitted(widths[: len(columns)], whole, room, gap)
     lines: list[str] = []
     for number, row in enumerate(zip(*columns)):
         cells = (cut(cell, width).ljust(width) for cell, width in zip(row, widths))
-        lines.append(_GAP.join(map(_in_colour, cells)).rstrip())
-        if number and below and below[number]:
-            lines.append(textwrap.indent(wrapped(f"{below[0]}: {below[number]}", room - len(_GAP)), _GAP))
+        lines.append(gap.join(map(_in_colour, cells)).rstrip())
+        if number:
+            lines += _below([(column[0], column[number]) for column in below], room)
     return [f"{_BOLD}{lines[0]}{_PLAIN}", *lines[1:]]
 
 
-def fitted(widths: Sequence[int], whole: Sequence[bool], room: int) -> list[int]:
+def _least(columns: Sequence[Sequence[str]], whole: Sequence[bool], gap: str) -> int:
+    """How wide these columns are when each has given what it can."""
+    widths = (max(map(len, column)) for column in columns)
+    least = (width if kept else min(width, _NARROWEST) for width, kept in zip(widths, whole))
+    return sum(least) + len(gap) * (len(columns) - 1)
+
+
+def _below(cells: Sequence[tuple[str, str]], room: int) -> list[str]:
+    """What a row has no room for: short cells together, a reason in lines of its own."""
+    said = [(heading, cell) for heading, cell in cells if cell not in ("", "–")]
+    short = _GAP.join(f"{heading}: {cell}" for heading, cell in said if heading not in _REASONS)
+    texts = [short, *(f"{heading}: {cell}" for heading, cell in said if heading in _REASONS)]
+    return [textwrap.indent(wrapped(text, room - len(_GAP)), _GAP) for text in texts if text]
+
+
+def fitted(widths: Sequence[int], whole: Sequence[bool], room: int, gap: str = _GAP) -> list[int]:
     """The widths of columns in `room` characters: the widest give first, short ones last, and never those that are to
     stay whole.
     """
     found = list(widths)
-    spare = room - len(_GAP) * (len(found) - 1)
+    spare = room - len(gap) * (len(found) - 1)
     for longest in (_SHORT, 0):
         giving = [place for place, width in enumerate(widths) if not whole[place] and width > longest]
         while sum(found) > spare and giving:
@@ -144,6 +163,11 @@ def short_names(names: Sequence[str]) -> list[str]:
     """Names of functions; on a terminal without their app, where all are of one."""
     apps = {name.rpartition("/")[0] for name in names}
     return [name.rpartition("/")[2] for name in names] if len(apps) == 1 and sys.stdout.isatty() else list(names)
+
+
+def print_sentence(text: str) -> None:
+    """A sentence for people: on a terminal its lines break between words."""
+    print(wrapped(text, shutil.get_terminal_size().columns) if sys.stdout.isatty() else plain(text))
 
 
 def wrapped(text: str, width: int) -> str:

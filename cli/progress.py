@@ -9,6 +9,7 @@ from collections.abc import Callable
 from typing import Final, TextIO
 
 from ..model.hearsay import plain
+from .output import wrapped
 
 _COLUMNS: Final = 80  # where a terminal does not say
 _CLEAR: Final = "\r\x1b[K"
@@ -32,7 +33,8 @@ class Progress:
     def tell(self, sentence: str) -> None:
         """Something that stays."""
         self._clear()
-        self._write(f"{_lines(sentence)}\n")
+        lines = map(plain, sentence.split("\n"))  # what else drives a terminal goes: others may have written it
+        self._write("".join(f"{self._broken(line)}\n" for line in lines))
 
     def show(self, state: str) -> None:
         """Where it stands; the same again only moves a terminal's seconds. What is too long for it is told in full."""
@@ -52,6 +54,10 @@ class Progress:
         self._clear()
         self._now = ""
 
+    def _broken(self, line: str) -> str:
+        """On a terminal between words; what is indented is to be copied, or somebody's log."""
+        return wrapped(line, _columns(self._stream)) if self._live and not line.startswith("  ") else line
+
     def _clear(self) -> None:
         if self._live and self._now:
             self._write(_CLEAR)
@@ -59,11 +65,6 @@ class Progress:
     def _write(self, text: str) -> None:
         self._stream.write(text)
         self._stream.flush()
-
-
-def _lines(text: str) -> str:
-    """Its lines stay, and what else drives a terminal goes: others may have written it."""
-    return "\n".join(map(plain, text.split("\n")))
 
 
 def _columns(stream: TextIO) -> int:

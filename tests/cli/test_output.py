@@ -37,9 +37,28 @@ def test_what_people_copy_is_never_cut_and_no_row_breaks(open_terminal: Callable
     terminal = open_terminal()
     identity = "task-" + 24 * "a"
     print_table(("TASK", "STATE", "CARDS", "FAILURE"), [(identity, "ERROR", "–", "KeyError: 'x' " * 9)], "none")
-    heading, row = re.sub(r"\x1b\[\d*m", "", terminal.getvalue()).splitlines()
-    assert heading.split() == ["TASK", "STATE", "FAIL…"]
-    assert row.split()[:2] == [identity, "ERROR"]
+    heading, row, *below = re.sub(r"\x1b\[\d*m", "", terminal.getvalue()).splitlines()
+    assert heading.split() == ["TASK", "STATE"]
+    assert row.split() == [identity, "ERROR"]
+    assert below[0].startswith("  FAILURE: KeyError: 'x'")
+
+
+def test_columns_come_closer_and_the_last_go_below_their_row_where_a_terminal_is_narrow(
+    open_terminal: Callable[[], Terminal], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    headings = ("WORKER", "POOL", "STATE", "MEMORY", "CARDS", "AGE", "WHY")
+    rows = [("worker-" + 12 * "a", "lab-1-e606", "available", "510.9 GiB", "4 GB200", "17 min", "its Job ended")]
+    widths = {}
+    for columns in (60, 56, 44):
+        terminal = open_terminal()
+        monkeypatch.setenv("COLUMNS", str(columns))
+        print_table(headings, rows, "none")
+        widths[columns] = re.sub(r"\x1b\[\d*m", "", terminal.getvalue()).splitlines()
+    assert [max(map(len, lines)) <= columns for columns, lines in widths.items()] == [True] * 3
+    assert widths[60][2:] == ["  WHY: its Job ended"]
+    assert widths[56][0].split() == ["WORKER", "POOL", "STATE", "MEMORY", "CARDS", "AGE"]
+    assert widths[44][0].split() == ["WORKER", "POOL", "STATE", "MEMORY"]
+    assert widths[44][2:] == ["  CARDS: 4 GB200  AGE: 17 min", "  WHY: its Job ended"]
 
 
 def test_the_widest_columns_give_first() -> None:

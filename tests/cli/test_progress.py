@@ -31,6 +31,13 @@ def test_on_a_terminal_what_is_too_long_for_a_line_is_told_in_full_once() -> Non
     assert out.getvalue().endswith("\r\x1b[K" + "x" * 73 + " (0 s)")
 
 
+def test_on_a_terminal_sentences_break_between_words_and_what_is_copied_stays_in_one_line() -> None:
+    out = Terminal()
+    Progress(out, lambda: 0.0).tell("word " * 30 + "\n  kubectl" + " -x" * 40)
+    told = out.getvalue().splitlines()
+    assert [max(map(len, told[:-1])) <= 80, told[-1]] == [True, "  kubectl" + " -x" * 40]
+
+
 def test_on_a_terminal_the_line_moves_and_is_gone_at_the_end() -> None:
     now, out = [0.0], Terminal()
     progress = Progress(out, lambda: now[0])
