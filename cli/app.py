@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 import shutil
 import sys
 from typing import Final
@@ -96,7 +97,10 @@ def _never() -> None:
 
 def _usage(error: cyclopts.CycloptsError) -> str:
     chain = " ".join(error.command_chain or ())
-    return f"{error} See: {' '.join(part for part in ('levers9', chain, '--help') if part)}"
+    told = str(error)
+    if isinstance(error, cyclopts.UnusedCliTokensError):
+        told = f"That is more than it takes: {shlex.join(error.unused_tokens or ())}."
+    return f"{told} See: {' '.join(part for part in ('levers9', chain, '--help') if part)}"
 
 
 def _told(sentence: str, code: int) -> int:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 import sys
 from collections.abc import Awaitable, Callable, Sequence
@@ -29,12 +30,12 @@ from ..wire.rest.clusters import (
     ClusterView,
     NodeView,
 )
-from .output import Json, ago, print_json, print_table
+from .output import Json, ago, print_json, print_sentence, print_table
 from .plane import ask
 from .progress import Progress
 
 app = cyclopts.App(name="cluster", help="Clusters that you run: join, list, nodes, share, manifest, leave.")
-Name = Annotated[str, cyclopts.Parameter(name="NAME")]
+Name = Annotated[str, cyclopts.Parameter(name="NAME", help="What you call it, such as lab-1.")]
 Workspace = Annotated[str, cyclopts.Parameter(help="For the platform's admin: whose cluster it is.")]
 Format = Annotated[Literal["table", "json"], cyclopts.Parameter(help="table or json.")]
 Kubeconfig = Annotated[Path | None, cyclopts.Parameter(help="Another file than $KUBECONFIG or ~/.kube/config.")]
@@ -65,7 +66,10 @@ def join(
 ) -> None:
     """Attach the cluster of your current kube context, and wait until its agent has reported the nodes.
 
-    Joining again under the same name renews the agent's token, and takes what is said here in place of what was said.
+    It asks first whether you may do all of it, and looks at the nodes. Joining again under the same name renews the
+    agent's token, and takes what is said here in place of what was said.
+
+    Example: levers9 cluster join lab-1 --gpu H100 --selector pool=gpus
 
     Parameters
     ----------
@@ -100,6 +104,8 @@ def join(
     )  # fmt: skip
     check_name(wish.name)
     parse(wish.selector)
+    if not 0 <= timeout < math.inf:
+        raise Refused(f"--timeout {timeout:g} is no time to wait.", fix="Write seconds, such as 180.", code=INVALID)
     if manifest_only and json:
         raise Refused(
             "--manifest-only prints a manifest, and --json the cluster.", fix="Say one of them.", code=INVALID
@@ -198,7 +204,9 @@ def _row(one: ClusterView) -> tuple[str, ...]:
     silent = "Its agent is not heard: where that goes on, no worker starts there." if one.agent_silent else ""
     pending = f" ({one.pending} pending)" if one.pending else ""
     old = "Its agent is older than the control plane." if one.agent_outdated else ""
-    why = " ".join(filter(None, (unseen, silent, one.problem, old, *one.waits)))
+    none = one.nodes_known and one.nodes_total and not one.nodes_ready and not one.problem
+    shut = f"None of its nodes takes work: see `levers9 cluster nodes {one.name}`." if none else ""
+    why = " ".join(filter(None, (unseen, silent, one.problem, shut, old, *one.waits)))
     return (
         one.name, one.gpu_type, one.status, nodes, *cards, ago(one.last_seen_s), _serves(one),
         f"{one.workers}{pending}", _agent(one), why,
@@ -220,7 +228,10 @@ def _agent(one: ClusterView) -> str:
 
 @app.command
 def nodes(name: Name, /, *, json: Json = False, workspace: Workspace = "") -> None:
-    """Show the nodes of a cluster, and what is free on each."""
+    """Show the nodes of a cluster, and what is free on each.
+
+    OURS are the cards of our workers, at work or idle; FREE are those that nobody has.
+    """
     cluster = _show(name, workspace).cluster
     if json:
         print_json(cluster.nodes)
@@ -231,6 +242,9 @@ def nodes(name: Name, /, *, json: Json = False, workspace: Workspace = "") -> No
         print(f"{cluster.name} is {cluster.status}; its nodes are not reported yet.", file=sys.stderr)
     elif cluster.status != "online":
         print(f"{cluster.name} is {cluster.status}: this is what was last reported.", file=sys.stderr)
+    elif cluster.agent_silent:
+        seen = ago(cluster.last_seen_s)
+        print(f"Its agent is not heard: this is what it said {seen} ago.", file=sys.stderr)
     if cluster.problem:
         print(cluster.problem, file=sys.stderr)
     _print_nodes(cluster.nodes)
@@ -261,6 +275,8 @@ def share(
 ) -> None:
     """Let a cluster serve every workspace; for the platform's admin.
 
+    It takes effect with new workers, --off with the next job.
+
     Parameters
     ----------
     off
@@ -272,10 +288,10 @@ def share(
         print_json(found)
         return
     if found.shared:
-        print(f"{found.name} is shared: workers that start there from now on take work of every workspace.")
+        print_sentence(f"{found.name} is shared: workers that start there from now on take work of every workspace.")
     else:
-        print(f"{found.name} serves its own workspace from the next job on.")
-    print("Workers that run there keep what they began with; delete their Jobs if that cannot wait.")
+        print_sentence(f"{found.name} serves its own workspace from the next job on.")
+    print_sentence("Workers that run there keep what they began with; delete their Jobs if that cannot wait.")
 
 
 @app.command
@@ -303,7 +319,8 @@ def leave(
 ) -> None:
     """Detach a cluster: its tokens end, its pool is forgotten, and the agent's objects are deleted there.
 
-    Work that runs there is lost, and tried again elsewhere where it has retries left.
+    Work that runs there is lost, and tried again elsewhere where it has retries left. It asks before. The namespace
+    stays, and a cluster of another context than the current one is left alone.
 
     Parameters
     ----------
@@ -322,7 +339,7 @@ def leave(
         raise
     _make_sure(cluster, yes)
     detach(partial(ask, ClusterLeft, "DELETE", f"{_AT}/{quote(name)}", None, {"workspace": workspace}))
-    print(f"{cluster.name} is detached: its agent's token and those of its workers are good for nothing.")
+    print_sentence(f"{cluster.name} is detached: its agent's token and those of its workers are good for nothing.")
     if keep_agent or cluster.origin != "attached":
         return
     try:
@@ -333,11 +350,11 @@ def leave(
     except (ConfigError, KubeUnavailable, KubeRefused) as error:
         raise Refused("Its objects in the cluster are still there.", str(error), _by_hand(cluster)) from error
     if not removed and cluster.status == "waiting":
-        print("Its agent has never dialled in, and the cluster of this context has nothing of it.")
+        print_sentence("Its agent has never dialled in, and the cluster of this context has nothing of it.")
         return
     if not removed:
         raise Refused("The cluster of this context has nothing of it.", fix=_by_hand(cluster))
-    print(f"{removed} objects of it were deleted in the cluster; namespace {cluster.namespace} stays.")
+    print_sentence(f"{removed} objects of it were deleted in the cluster; namespace {cluster.namespace} stays.")
 
 
 def _tell_of_strangers(kubeconfig: Path | None, context: str, workspace: str) -> None:

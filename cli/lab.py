@@ -22,7 +22,7 @@ from ..lab.verbs import SLOW_S, SLOWEST_S, Verb
 from .output import Json, print_json, print_table
 
 app = cyclopts.App(name="lab", help="An emulated GPU cluster: a real API server, simulated nodes, faults on demand.")
-Node = Annotated[str, cyclopts.Parameter(name="NODE")]
+Node = Annotated[str, cyclopts.Parameter(name="NODE", help="As `levers9 lab status` names it, such as tray-0.")]
 
 
 def _folder() -> LabFolder:
@@ -44,6 +44,10 @@ def up(
     grace: int = 8,
 ) -> None:
     """Start a lab in the background, and return when its nodes are ready.
+
+    Without Kubernetes' programs at hand it builds them once, which takes Go and some minutes.
+
+    Example: levers9 lab up --trays 4 --gpus 8 --gpu H100
 
     Parameters
     ----------
@@ -161,7 +165,7 @@ def _say(words: str) -> None:
 
 @app.command
 def slow(node: Node, /, *, seconds: float = SLOW_S) -> None:
-    """Let a node's kubelet react late.
+    """Let a node's kubelet react late; `steady` undoes it.
 
     Parameters
     ----------
@@ -174,19 +178,19 @@ def slow(node: Node, /, *, seconds: float = SLOW_S) -> None:
 
 
 _WORDS: Final = {
-    Verb.CORDON: "Let a node take no new pods.",
+    Verb.CORDON: "Let a node take no new pods; `uncordon` undoes it.",
     Verb.UNCORDON: "Let a node take pods again.",
-    Verb.POWER_OFF: "Cut a node's power: its processes are gone at once.",
+    Verb.POWER_OFF: "Cut a node's power: its processes are gone at once; `power-on` undoes it.",
     Verb.POWER_ON: "Give a node power again.",
-    Verb.PARTITION: "Cut a node's network: what runs there goes on, and nobody hears of it.",
+    Verb.PARTITION: "Cut a node's network: what runs there goes on, and nobody hears of it; `heal` undoes it.",
     Verb.HEAL: "Give a node its network again.",
     Verb.STEADY: "Let a node's kubelet react at once again.",
-    Verb.FAIL_PULL: "Let a node fail to pull images.",
+    Verb.FAIL_PULL: "Let a node fail to pull images; `pull-again` undoes it.",
     Verb.PULL_AGAIN: "Let a node pull images again.",
     Verb.EVICT: "Let a node evict its pods, as it does when it lacks memory.",
-    Verb.LOSE_CARD: "Take a card from a node.",
+    Verb.LOSE_CARD: "Take a card from a node; `regain-card` undoes it.",
     Verb.REGAIN_CARD: "Give a node a lost card back.",
-    Verb.SPLIT_DOMAIN: "Put a node alone into an NVLink domain.",
+    Verb.SPLIT_DOMAIN: "Put a node alone into an NVLink domain; `join-domain` undoes it.",
     Verb.JOIN_DOMAIN: "Put a node back into its NVLink domain.",
 }
 

@@ -87,6 +87,14 @@ def test_that_an_agent_is_not_heard_is_told_while_its_cluster_is_online(http: Ht
     assert "Its agent is not heard: where that goes on, no worker starts there." in line("cluster", "list").out
 
 
+def test_where_no_node_takes_work_the_list_says_where_to_read_why(http: HttpStub, line: Line) -> None:
+    none = {**OWN, "nodes_ready": 0, "problem": ""}
+    http.answers[f"GET {CLUSTERS}?nodes=no"] = (200, {"clusters": [none, {**none, "problem": "No cards."}]})
+    _, shut, told = line("cluster", "list").out.splitlines()
+    assert "None of its nodes takes work: see `levers9 cluster nodes lab-1`." in shut
+    assert ("None of its nodes" in told, "No cards." in told) == (False, True)
+
+
 def test_nodes_that_are_not_reported_yet_are_not_told_as_none(http: HttpStub, line: Line) -> None:
     counts = {"nodes_total": 0, "nodes_ready": 0, "cards": 0, "cards_ours": 0, "cards_free": 0}
     unknown = {**OWN, **counts, "nodes": [], "nodes_known": False}
@@ -124,6 +132,8 @@ def test_nodes_are_shown_with_what_is_free(http: HttpStub, line: Line) -> None:
 def test_that_nodes_may_be_out_of_date_is_told_beside_them(http: HttpStub, line: Line) -> None:
     show(http, {**OWN, "status": "stale"})
     assert line("cluster", "nodes", "lab-1").err == "lab-1 is stale: this is what was last reported.\n"
+    show(http, {**OWN, "agent_silent": True, "last_seen_s": time.time() - 40})
+    assert line("cluster", "nodes", "lab-1").err == "Its agent is not heard: this is what it said 40 s ago.\n"
     show(http, {**OWN, "status": "waiting", "nodes": []})
     assert line("cluster", "nodes", "lab-1").err == "lab-1 is waiting: its agent has never dialled in.\n"
 
@@ -261,6 +271,9 @@ def test_a_renewed_token_waits_for_the_agent_that_has_it(http: HttpStub, line: L
     [
         (("--selector", "a in b"), 1, "'a in b' selects no nodes."),
         (("--flavor", "openshift"), 2, "--flavor"),
+        (("--timeout", "-3"), 1, "--timeout -3 is no time to wait."),
+        (("--timeout", "nan"), 1, "--timeout nan is no time to wait."),
+        (("twice",), 2, "That is more than it takes: twice."),
     ],
 )
 def test_what_is_wrong_is_told_before_anything_is_registered(
