@@ -191,7 +191,10 @@ class RunWorkerJob(Message, frozen=True, kw_only=True):
 
 
 class AdoptWorkerJob(Message, frozen=True, kw_only=True):
-    """A worker that an earlier leader ordered: its token is not known any more, its Job may be there or not."""
+    """A worker that an earlier leader ordered: its token is not known any more, its Job may be there or not.
+
+    `ordered_at_s` in Unix seconds, 0 where nobody knows.
+    """
 
     sender: ClassVar[str] = "pool"
     receiver: ClassVar[str] = "clusters"
@@ -200,6 +203,7 @@ class AdoptWorkerJob(Message, frozen=True, kw_only=True):
     handle: str
     state: WorkerState
     node: str
+    ordered_at_s: float = 0.0
 
 
 class EndWorkerJob(Message, frozen=True, kw_only=True):

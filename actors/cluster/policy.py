@@ -208,6 +208,8 @@ class ClustersPolicy:
             case RunWorkerJob() as order:
                 cluster.jobs.want(order.worker_id, order.traits.node, order.capacity, order.token)
                 self._say(cluster, order.worker_id, now_s)
+            case AdoptWorkerJob() as order if _is_of_one_that_was_left(order, cluster):
+                self._exited(cluster.pool, Exited(order.worker_id, DETACHED, expected=True))
             case AdoptWorkerJob() as order:
                 wanted = order.state is not WorkerState.GONE
                 cluster.jobs.adopt(order.worker_id, order.node, order.handle, wanted=wanted)
@@ -336,3 +338,8 @@ def _waits(cluster: Cluster, state: ClusterState, *, knows: bool) -> str:
     if state is not ClusterState.ONLINE:
         return AWAY[state]
     return problem_of(cluster, knows=knows) or next(waits_of(cluster, knows=knows), "")
+
+
+def _is_of_one_that_was_left(order: AdoptWorkerJob, cluster: Cluster) -> bool:
+    """Of a cluster that was detached with its workers, whose name this one has now: it waits for none of them."""
+    return order.state is WorkerState.GONE and 0 < order.ordered_at_s < cluster.row.created_at_s

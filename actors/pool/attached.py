@@ -39,6 +39,7 @@ class AttachedWorkers:
                 handle=order.handle,
                 state=order.state,
                 node=order.node,
+                ordered_at_s=order.ordered_at_s,
             )
         )
 

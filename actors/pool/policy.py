@@ -54,6 +54,7 @@ class Adopt(msgspec.Struct, frozen=True, kw_only=True):
     handle: str
     state: WorkerState
     node: str = ""
+    ordered_at_s: float = 0.0
 
 
 class EndWorker(msgspec.Struct, frozen=True, kw_only=True):
@@ -109,15 +110,15 @@ class PoolPolicy:
         """Begin from the store: workers of earlier leaders are watched, not ordered again. The pool says what it is.
 
         Of one that is gone, its process may run on, where only its lease has run out: until there is evidence of its
-        end, its node gets no other worker.
+        end, its node gets no other worker. Of several that are gone from a node it is the last: it came after the end
+        of those before.
         """
         settings = self._settings
         self._operations += declarations(settings)
-        for row in sorted(workers, key=lambda row: row.state is WorkerState.GONE):
+        for row in sorted(workers, key=_live_first):
             if row.pool == settings.name and (row.state is not WorkerState.GONE or self._may_run(row)):
                 self.book.load(row)
-                adopt = Adopt(worker_id=row.worker_id, handle=row.handle, state=row.state, node=row.traits.node)
-                self._adopts.append(adopt)
+                self._adopts.append(_adopting(row))
         self._sends += [Send("scheduler", declared(settings)), Send("tasks", TermsChanged())]
         if settings.attached:
             self._sends.append(Send("clusters", declared(settings)))
@@ -379,3 +380,18 @@ class PoolPolicy:
             if isinstance(operation, ops.PutWorkers):
                 require_all(operation, {row.worker_id for row in operation.workers}, answer)
         return plan.sends
+
+
+def _live_first(row: ops.WorkerRow) -> tuple[bool, float]:
+    gone = row.state is WorkerState.GONE
+    return gone, -row.ordered_at_s if gone else row.ordered_at_s
+
+
+def _adopting(row: ops.WorkerRow) -> Adopt:
+    return Adopt(
+        worker_id=row.worker_id,
+        handle=row.handle,
+        state=row.state,
+        node=row.traits.node,
+        ordered_at_s=row.ordered_at_s,
+    )

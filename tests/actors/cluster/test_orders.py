@@ -340,6 +340,17 @@ class TestNewLeaders:
         stage.begin()
         assert deleted(stage.reports(cluster_id, a_node("n1"), jobs=(a_job("w1"),))) == []
 
+    def test_one_that_joins_under_the_name_of_one_that_was_left_waits_for_none_of_its_workers(self) -> None:
+        stage = Stage()
+        stage.ready()
+        stage.begin()
+        gone = self.adopt(stage, "job/uid-n1/uid-w1", "gone")
+        sent = stage.pool(msgspec.structs.replace(gone, ordered_at_s=stage.now_s - 3600.0))
+        assert exits(sent) == [("w1", "its cluster was detached")]
+        assert stage.lists()[0].workers == 0
+        sent = stage.pool(msgspec.structs.replace(gone, ordered_at_s=stage.now_s + 1.0))
+        assert (exits(sent), stage.lists()[0].workers) == ([], 1)
+
     def test_one_that_was_there_and_is_not_has_ended(self) -> None:
         stage = Stage()
         cluster_id = stage.ready()

@@ -279,13 +279,16 @@ async def test_what_is_to_be_done_of_workers_goes_to_clusters_as_letters() -> No
 
     with trio.fail_after(1):
         await workers.start(StartWorker(worker_id="w", token="t", capacity=size, traits=traits), tell)
-        await workers.adopt(Adopt(worker_id="v", handle="h", state=WorkerState.PENDING, node="n2"), tell)
+        adopt = Adopt(worker_id="v", handle="h", state=WorkerState.PENDING, node="n2", ordered_at_s=3.0)
+        await workers.adopt(adopt, tell)
         await workers.end(EndWorker(worker_id="u", why="too late"))
         await workers.stop_all()
         letters = [await mailbox.take() for _ in range(3)]
     assert {one.source for one in letters} == {"pool/p"}
     assert [one.message for one in letters] == [
         said.RunWorkerJob(pool="p", worker_id="w", token="t", capacity=size, traits=traits),
-        said.AdoptWorkerJob(pool="p", worker_id="v", handle="h", state=WorkerState.PENDING, node="n2"),
+        said.AdoptWorkerJob(
+            pool="p", worker_id="v", handle="h", state=WorkerState.PENDING, node="n2", ordered_at_s=3.0
+        ),
         said.EndWorkerJob(pool="p", worker_id="u", why="too late"),
     ]

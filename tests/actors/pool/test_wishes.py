@@ -92,6 +92,20 @@ class TestNodes:
         assert [adopt.worker_id for adopt in stage.adopts] == [worker_id]
         assert placed(stage.say(stage.exited(worker_id), stage.wanted(*[SHAPE] * 9))) == ["a"]
 
+    def test_of_several_that_are_gone_from_a_node_the_last_may_run_on(self) -> None:
+        stage = on_nodes(node("a"))
+        for number in (1, 2):
+            stage.now_s += 1.0
+            stage.say(stage.wanted(SHAPE))
+            worker_id = stage.ordered()[-1]
+            stage.say(stage.started(worker_id, f"host:boot:{number}:1"))
+            stage.gone(worker_id) if number == 1 else stage.move(worker_id, WorkerState.GONE)
+        _, second = stage.ordered()
+        stage.restart()
+        assert placed(stage.say(stage.wanted(*[SHAPE] * 9, seen=0))) == []
+        assert [adopt.worker_id for adopt in stage.adopts] == [second]
+        assert placed(stage.say(stage.exited(second), stage.wanted(*[SHAPE] * 9))) == ["a"]
+
     def test_what_a_new_leader_hears_of_one_long_gone_frees_no_node_on_which_another_stands(self) -> None:
         stage = on_nodes(node("a"))
         for number in (1, 2):
