@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import count
 from typing import Final
 
@@ -122,7 +122,7 @@ class Showing:
             workers=len(cluster.jobs),
             pending=cluster.jobs.pending,
             problem=problem_of(cluster, knows=knows),
-            waits=tuple(dict.fromkeys(waits_of(cluster, knows=knows)))[:WAITS_TOLD],
+            waits=tuple(waits_of(cluster, knows=knows))[:WAITS_TOLD],
             nodes_total=counts.nodes,
             nodes_ready=counts.ready,
             cards=counts.cards,
@@ -203,10 +203,18 @@ def problem_of(cluster: Cluster, *, knows: bool) -> str:
 
 
 def waits_of(cluster: Cluster, *, knows: bool) -> Iterator[str]:
-    """Why workers that were ordered do not start, those that were ordered first first."""
+    """Why workers that were ordered do not start, each reason once, that of those ordered first first."""
+    waiting: dict[str, list[str]] = {}
     for job in cluster.jobs:
         if job.waits and job.wanted:
-            yield f"{job.waits} (worker {job.worker_id})" if knows else _NOT_STARTED
+            waiting.setdefault(job.waits if knows else _NOT_STARTED, []).append(job.worker_id)
+    for why, workers in waiting.items():
+        yield f"{why} ({_workers(workers)})" if knows else why
+
+
+def _workers(worker_ids: Sequence[str]) -> str:
+    more = len(worker_ids) - 1
+    return f"worker {worker_ids[0]}{f' and {more} more' if more else ''}"
 
 
 def is_older(version: str, ours: str) -> bool:

@@ -179,6 +179,17 @@ class TestSeeing:
             )
             assert (seen.spec, seen.waits) == (SPEC, ("No image (worker w1)",))
 
+    def test_what_several_workers_wait_for_is_told_once(self) -> None:
+        stage = Stage()
+        nodes = [a_node(f"n{number}") for number in (1, 2, 3)]
+        cluster_id = stage.ready(*nodes)
+        for number in (1, 2, 3):
+            stage.orders(f"w{number}", f"n{number}")
+        pending = said.JobPhase.PENDING
+        jobs = (a_job("w1", pending, why="No image"), a_job("w2", pending, why="Full"))
+        stage.reports(cluster_id, *nodes, jobs=(*jobs, a_job("w3", pending, why="No image")))
+        assert stage.lists()[0].waits == ("No image (worker w1 and 1 more)", "Full (worker w2)")
+
     def test_a_refusal_names_nothing_that_the_asker_did_not_say(self) -> None:
         stage = Stage()
         stage.ready()
