@@ -111,9 +111,18 @@ class _Pool(msgspec.Struct, frozen=True):
             yield None, ENDLESS
         if not self.nodes and self.rows:
             yield from ((None, self._many(_members(row.largest, shape))) for row in self.rows)
-        for node in self.allowing(shape):
+        allowing = self.allowing(shape)
+        for node in allowing:
             each = _members(node.capacity, shape)
             yield node, each if node.traits.node else self._many(each)
+        if allowing and self.away:
+            yield None, self.away * max(_members(row.largest, shape) for row in self.rows)
+
+    @property
+    def away(self) -> int:
+        """Nodes that a cluster had once, and may have again: one is mended, or its autoscaler makes others."""
+        most = max((row.max_workers for row in self.rows), default=0)
+        return max(0, most - len(self.nodes)) if self.reported else 0
 
     def _many(self, each: int) -> int:
         most = max(row.max_workers for row in self.rows)
@@ -296,7 +305,7 @@ def _refuse_gang(shape: Shape, pools: tuple[_Pool, ...], nodes: int, together: T
             NEVER_FITS,
         )
     level = together.level
-    unseen = any(pool.may_have(shape) or not pool.nodes for pool in pools)
+    unseen = any(pool.may_have(shape) or not pool.nodes or pool.away for pool in pools)
     if together.mode is TopologyMode.NONE or not level or unseen:
         return
     if level != NODE_LEVEL and not any(node.traits.label(level) for pool in pools for node in pool.allowing(shape)):
@@ -330,7 +339,7 @@ def _fits(domains: Iterable[int], slice_size: int) -> int:
 
 def _domains(pool: _Pool, shape: Shape, level: str) -> tuple[int, ...]:
     if level == NODE_LEVEL:
-        return tuple(_members(node.capacity, shape) for node in pool.allowing(shape))
+        return tuple(_members(size, shape) for size in pool.sizes(shape))
     rooms: dict[str, int] = {}
     for node, room in pool.rooms(shape):
         domain = node.traits.label(level) if node is not None else ""

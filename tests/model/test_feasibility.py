@@ -89,6 +89,15 @@ def test_where_a_cluster_reports_labels_a_domain_that_is_split_may_be_joined_aga
     assert refusal(ONE, split, nodes=5, together=on_one).what == "5 containers never fit into one node."
 
 
+def test_a_node_that_is_gone_from_a_cluster_may_come_back_with_all_that_it_had() -> None:
+    left = tuple(replace(offer, reported=True, max_workers=2) for offer in lab(tray(1)))
+    check_feasible(ONE, left, nodes=8)
+    check_feasible(ONE, left, nodes=8, together=REQUIRED)
+    check_feasible(ONE, left, nodes=2, together=Together(TopologyMode.REQUIRED, "rack"))
+    assert refusal(ONE, left, nodes=9).why == "Pool lab, all of it, has room for 8."
+    assert refusal(ONE, tuple(replace(offer, reported=False) for offer in left), nodes=8).code == NEVER_FITS
+
+
 def test_one_node_is_a_level_of_every_topology() -> None:
     on_one = Together(TopologyMode.REQUIRED, "node")
     check_feasible(ONE, LAB, nodes=4, together=on_one)
