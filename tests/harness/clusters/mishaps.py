@@ -9,7 +9,8 @@ import trio
 from levers9_world.plane import silence
 from levers9_world.truth import StoreFault
 
-from levers9.errors import Refused
+from levers9.cli.kube_context import remove_agent
+from levers9.errors import KubeRefused, KubeUnavailable, Refused
 from levers9.store import operations as ops
 
 from .machines import Machine, PodWorker
@@ -33,6 +34,7 @@ LET_S: Final = 60.0
 NODE_GOES_WITHIN_S: Final = 40.0
 NODE_BACK_S: Final = 30.0
 AWAY_S: Final = 20.0  # between leaving and joining again
+ASKED_AGAIN_S: Final = 2.0
 _ACTORS: Final = (
     (ops.AcceptTasks, ops.StartAttempts, ops.EndAttempts),
     (ops.MoveContainers,),
@@ -280,10 +282,22 @@ class Mishaps:
 
     async def _leave(self, luck: float) -> None:
         cluster = self._cluster(luck)
+        cluster_id = cluster.cluster_id
         self._shut_out(cluster)
         await self._by_people(lambda: self._world.leave(cluster))
         await trio.sleep(AWAY_S)
+        await self._delete_what_is_left(cluster, cluster_id)
         await self._by_people(lambda: self._world.join(cluster))
+
+    async def _delete_what_is_left(self, cluster: Cluster, cluster_id: str) -> None:
+        """As `levers9 cluster leave` does with a context of that cluster: its agent may not have heard that it left."""
+        while cluster.left:
+            try:
+                await remove_agent(cluster.api, cluster_id, cluster.namespace)
+            except (KubeUnavailable, KubeRefused):
+                await trio.sleep(ASKED_AGAIN_S)
+            else:
+                return
 
     async def _join_again(self, luck: float) -> None:
         cluster = self._cluster(luck)
