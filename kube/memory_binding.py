@@ -23,13 +23,21 @@ class Unschedulable(msgspec.Struct, frozen=True):
     message: str
 
 
+class _Pins(msgspec.Struct, frozen=True):
+    """The nodes that a pod may go to: what their labels must be, and a term that must hold, of those that there are."""
+
+    selector: Json
+    terms: tuple[tuple[list[Json], list[Json]], ...]  # what labels, and what names must be
+    any_of_terms: bool
+
+
 def place(pod: Json, nodes: Iterable[Json], used: Mapping[str, Counter[str]]) -> str | Unschedulable:
     """The name of the first node that takes the pod. `used` has what is taken of each node's extended resources."""
     why: Counter[str] = Counter()
-    asked = asked_of(pod)
+    asked, pins = asked_of(pod), _pins_of(pod)  # once, and not for each node
     for node in nodes:
         name = text_at(node, "metadata", "name")
-        objection = _objection(pod, asked, node, used.get(name, Counter()))
+        objection = _objection(pod, pins, asked, node, used.get(name, Counter()))
         if not objection:
             return name
         why[objection] += 1
@@ -51,8 +59,8 @@ def asked_of(pod: Json) -> Counter[str]:
     return asked
 
 
-def _objection(pod: Json, asked: Counter[str], node: Json, used: Counter[str]) -> str:
-    if not _matches(pod, node):
+def _objection(pod: Json, pins: _Pins, asked: Counter[str], node: Json, used: Counter[str]) -> str:
+    if not _matches(pins, node):
         return _NO_MATCH
     for taint in list_at(node, "spec", "taints"):
         if taint.get("effect") in _KEEPS_AWAY and not _tolerated(pod, taint):
@@ -77,19 +85,23 @@ def _tolerated(pod: Json, taint: Json) -> bool:
     return False
 
 
-def _matches(pod: Json, node: Json) -> bool:
-    labels = texts_at(node, "metadata", "labels")
-    if any(labels.get(key) != value for key, value in map_at(pod, "spec", "nodeSelector").items()):
-        return False
+def _pins_of(pod: Json) -> _Pins:
     rule = map_at(pod, "spec", "affinity", "nodeAffinity", "requiredDuringSchedulingIgnoredDuringExecution")
-    if not rule:
-        return True
-    names = {"metadata.name": text_at(node, "metadata", "name")}
-    return any(
-        all(_meets(term, labels) for term in list_at(each, "matchExpressions"))
-        and all(_meets(term, names) for term in list_at(each, "matchFields"))
-        for each in list_at(rule, "nodeSelectorTerms")
+    terms = tuple(
+        (list_at(each, "matchExpressions"), list_at(each, "matchFields")) for each in list_at(rule, "nodeSelectorTerms")
     )
+    return _Pins(map_at(pod, "spec", "nodeSelector"), terms, bool(rule))
+
+
+def _matches(pins: _Pins, node: Json) -> bool:
+    names = {"metadata.name": text_at(node, "metadata", "name")}
+    terms = [of_labels for of_labels, of_names in pins.terms if all(_meets(term, names) for term in of_names)]
+    if pins.any_of_terms and not terms:
+        return False
+    labels = texts_at(node, "metadata", "labels")
+    if any(labels.get(key) != value for key, value in pins.selector.items()):
+        return False
+    return not pins.any_of_terms or any(all(_meets(term, labels) for term in each) for each in terms)
 
 
 def _meets(term: Json, labels: Mapping[str, str]) -> bool:
