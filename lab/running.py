@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import fcntl
 import os
 import select
@@ -24,6 +25,7 @@ from .folder import MARK_VARIABLE, LabFolder, LabSettings, write_whole
 from .marks import marked, signal_exactly
 from .talk import steps
 
+STEP_WITHIN_S: Final = 120.0  # of a start; mostly it is some seconds
 _STOP_S: Final = 20.0
 _KILLED_S: Final = 5.0
 _TAIL_LINES: Final = 5
@@ -37,8 +39,11 @@ def is_running(folder: LabFolder) -> bool:
     return mark is not None and start_ticks(mark.pid) == mark.start_ticks
 
 
-def start_lab(folder: LabFolder, settings: LabSettings, say: Say) -> None:
-    """Start a lab and wait until its nodes are ready. Raises `Refused` when one runs already, or it fails."""
+def start_lab(folder: LabFolder, settings: LabSettings, say: Say, within_s: float = STEP_WITHIN_S) -> None:
+    """Start a lab and wait until its nodes are ready, for each step at most `within_s`.
+
+    Raises `Refused` when one runs already, or it fails.
+    """
     folder.create()
     with _alone(folder):
         if is_running(folder):
@@ -48,7 +53,7 @@ def start_lab(folder: LabFolder, settings: LabSettings, say: Say) -> None:
         folder.create()
         write_whole(folder.settings_file, msgspec.json.encode(settings))
         try:
-            _follow(folder, say)
+            _follow(folder, say, within_s)
         except BaseException:
             end_lab(folder)
             raise
@@ -82,10 +87,10 @@ def clear(folder: LabFolder) -> None:
             entry.unlink(missing_ok=True)
 
 
-def _follow(folder: LabFolder, say: Say) -> None:
+def _follow(folder: LabFolder, say: Say, within_s: float) -> None:
     """Start the daemon and pass on what it says, until the lab is ready."""
     ours, theirs = os.pipe()
-    with os.fdopen(ours, "rb") as lines, folder.log_file.open("ab") as log:
+    with os.fdopen(ours, "rb") as pipe, folder.log_file.open("ab") as log:
         settings = folder.settings()
         assert settings is not None
         process = subprocess.Popen(
@@ -99,17 +104,47 @@ def _follow(folder: LabFolder, say: Say) -> None:
             start_new_session=True,
         )
         os.close(theirs)
-        for line in lines:
-            step = steps.decode(line)
-            if step.failed:
-                process.wait()
-                raise Refused("The lab could not be started.", step.words, code="lab_start")
-            say(step.words)
-            if step.done:
-                process.returncode = 0  # it lives on without us
-                return
-        process.wait()
+        with _ended_if_it_fails(process):
+            for line in _lines(pipe.fileno(), folder, within_s):
+                step = steps.decode(line)
+                if step.failed:
+                    process.wait()
+                    raise Refused("The lab could not be started.", step.words, code="lab_start")
+                say(step.words)
+                if step.done:
+                    process.returncode = 0  # it lives on without us
+                    return
+            process.wait()
     raise Refused("The lab ended before it was ready.", _tail(folder.log_file), code="lab_start")
+
+
+@contextmanager
+def _ended_if_it_fails(process: subprocess.Popen[bytes]) -> Iterator[None]:
+    try:
+        yield
+    except BaseException:
+        process.terminate()
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            process.wait(_STOP_S)
+        process.kill()
+        process.wait()
+        raise
+
+
+def _lines(pipe: int, folder: LabFolder, within_s: float) -> Iterator[bytes]:
+    """What the daemon says, line by line. Raises `Refused` when it says nothing for so long."""
+    begun = b""
+    while select.select([pipe], [], [], within_s)[0]:
+        came = os.read(pipe, 65_536)
+        if not came:
+            return
+        *lines, begun = (begun + came).split(b"\n")
+        yield from lines
+    logs = [folder.log_file, *sorted(folder.logs.glob("*.log"))]
+    said = " ".join(f"{path.name}: {_tail(path)}" for path in logs if _tail(path))
+    why = f"The last step took more than {within_s:g} s. {said}".strip()
+    fix = "Look whether this machine is busy, or its disk full, and try again; fewer --trays start sooner."
+    raise Refused("The lab did not become ready, and was ended.", why, fix, code="lab_start")
 
 
 def _tail(path: Path) -> str:

@@ -19,8 +19,7 @@ from .attached import WITHIN_S, Attached, Call, Calls
 
 pytestmark = pytest.mark.slow
 DOMAIN = "accelerator.topograph.run/domain"
-DONE_S = 10.0  # what is promised: a gang that was held is done so soon after what held it is over
-AT_MOST_S = 30.0  # on a machine that has much else to do
+AT_MOST_S = 30.0  # 10 are promised once what held a gang is over; a machine may have much else to do
 
 
 class Rank(msgspec.Struct, array_like=True):

@@ -108,6 +108,22 @@ def test_a_control_plane_that_does_not_start_says_what_it_said_last(folder: LabF
 
 
 @pytest.mark.slow
+def test_a_lab_that_does_not_become_ready_is_ended_and_says_what_its_programs_said_last(
+    folder: LabFolder, tmp_path: Path
+) -> None:
+    hangs = tmp_path / "etcd"
+    hangs.write_text("#!/bin/sh\necho waiting for a quorum\nexec sleep 1000\n")
+    hangs.chmod(0o755)
+    names = ("etcd", "kube-apiserver", "kube-controller-manager", "kube-scheduler")
+    settings = LabSettings(lab_id="stands", binaries=dict.fromkeys(names, str(hangs)))
+    with pytest.raises(Refused, match="waiting for a quorum") as caught:
+        start_lab(folder, settings, lambda words: None, within_s=3.0)
+    assert caught.value.what == "The lab did not become ready, and was ended."
+    assert not folder.settings_file.exists()
+    assert not list(marked(MARK_VARIABLE, "stands"))
+
+
+@pytest.mark.slow
 def test_a_lab_that_is_interrupted_while_it_starts_leaves_nothing(folder: LabFolder, tmp_path: Path) -> None:
     hangs = tmp_path / "etcd"
     hangs.write_text("#!/bin/sh\nexec sleep 1000\n")
