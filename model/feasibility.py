@@ -121,12 +121,15 @@ class _Pool(msgspec.Struct, frozen=True):
     @property
     def away(self) -> int:
         """Nodes that a cluster had once, and may have again: one is mended, or its autoscaler makes others."""
-        most = max((row.max_workers for row in self.rows), default=0)
-        return max(0, most - len(self.nodes)) if self.reported else 0
+        return max(0, self._most - len(self.nodes)) if self.reported else 0
+
+    @property
+    def _most(self) -> int:
+        """Workers that it ever might have at once; 0 where nothing says."""
+        return max((row.max_workers for row in self.rows), default=0)
 
     def _many(self, each: int) -> int:
-        most = max(row.max_workers for row in self.rows)
-        return each * most if most else (ENDLESS if each else 0)
+        return each * self._most if self._most else (ENDLESS if each else 0)
 
 
 def check_feasible(

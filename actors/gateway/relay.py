@@ -384,8 +384,8 @@ class Relay:
                 case AskPeersToReport(epoch=epoch):
                     self._ask_peers(epoch)
                 case AskGatewaysToReport(gateways=gateways, epoch=epoch):
-                    for gateway in gateways:
-                        self._ask_through_relay(gateway, epoch)
+                    asked = [self._envelope(ReportAgain(epoch=epoch), one, source="leader") for one in gateways]
+                    self._dispatch(asked, Place.BRAIN)
                 case DialUpstream(url=url):
                     _log.info("another replica leads", url=url)
                     self._turn_to(url)
@@ -404,10 +404,6 @@ class Relay:
     def _ask_peers(self, epoch: int) -> None:
         for seat in tuple(self._seats.values()):
             self._put(seat, [self._envelope(ReportAgain(epoch=epoch), seat.address, source="leader")])
-
-    def _ask_through_relay(self, gateway: str, epoch: int) -> None:
-        seat = self._relays.get(self._policy.relay_of(gateway))
-        self._put(seat, [self._envelope(ReportAgain(epoch=epoch), gateway, source="leader")])
 
     def _turn_to(self, url: str) -> None:
         self._upstream_scope.cancel()
