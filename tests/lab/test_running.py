@@ -32,6 +32,14 @@ def sleeper() -> Iterator[subprocess.Popen[bytes]]:
     process.wait()
 
 
+def programs(folder: Path, script: str) -> dict[str, str]:
+    """A control plane each of whose programs is this shell script."""
+    program = folder / "etcd"
+    program.write_text(f"#!/bin/sh\n{script}\n")
+    program.chmod(0o755)
+    return dict.fromkeys(("etcd", "kube-apiserver", "kube-controller-manager", "kube-scheduler"), str(program))
+
+
 def test_a_lab_lies_where_the_variable_says_else_in_the_state_folder() -> None:
     assert lab_folder({"LEVERS9_LAB_DIR": "/x"}).path == Path("/x")
     assert lab_folder({"XDG_STATE_HOME": "/s"}).path == Path("/s/levers9/lab")
@@ -96,11 +104,7 @@ def test_processes_of_another_lab_are_left_alone(sleeper: subprocess.Popen[bytes
 
 @pytest.mark.slow
 def test_a_control_plane_that_does_not_start_says_what_it_said_last(folder: LabFolder, tmp_path: Path) -> None:
-    broken = tmp_path / "etcd"
-    broken.write_text("#!/bin/sh\necho the disk is full\nexit 1\n")
-    broken.chmod(0o755)
-    names = ("etcd", "kube-apiserver", "kube-controller-manager", "kube-scheduler")
-    settings = LabSettings(lab_id="broken", binaries=dict.fromkeys(names, str(broken)))
+    settings = LabSettings(lab_id="broken", binaries=programs(tmp_path, "echo the disk is full\nexit 1"))
     with pytest.raises(Refused, match="the disk is full"):
         start_lab(folder, settings, lambda words: None)
     assert not folder.settings_file.exists()
@@ -111,11 +115,8 @@ def test_a_control_plane_that_does_not_start_says_what_it_said_last(folder: LabF
 def test_a_lab_that_does_not_become_ready_is_ended_and_says_what_its_programs_said_last(
     folder: LabFolder, tmp_path: Path
 ) -> None:
-    hangs = tmp_path / "etcd"
-    hangs.write_text("#!/bin/sh\necho waiting for a quorum\nexec sleep 1000\n")
-    hangs.chmod(0o755)
-    names = ("etcd", "kube-apiserver", "kube-controller-manager", "kube-scheduler")
-    settings = LabSettings(lab_id="stands", binaries=dict.fromkeys(names, str(hangs)))
+    binaries = programs(tmp_path, "echo waiting for a quorum\nexec sleep 1000")
+    settings = LabSettings(lab_id="stands", binaries=binaries)
     with pytest.raises(Refused, match="waiting for a quorum") as caught:
         start_lab(folder, settings, lambda words: None, within_s=3.0)
     assert caught.value.what == "The lab did not become ready, and was ended."
@@ -125,10 +126,7 @@ def test_a_lab_that_does_not_become_ready_is_ended_and_says_what_its_programs_sa
 
 @pytest.mark.slow
 def test_a_lab_that_is_interrupted_while_it_starts_leaves_nothing(folder: LabFolder, tmp_path: Path) -> None:
-    hangs = tmp_path / "etcd"
-    hangs.write_text("#!/bin/sh\nexec sleep 1000\n")
-    hangs.chmod(0o755)
-    binaries = dict.fromkeys(("etcd", "kube-apiserver", "kube-controller-manager", "kube-scheduler"), str(hangs))
+    binaries = programs(tmp_path, "exec sleep 1000")
     program = (
         "import sys, msgspec; from pathlib import Path\n"
         "from levers9.lab.folder import LabFolder, LabSettings; from levers9.lab.running import start_lab\n"

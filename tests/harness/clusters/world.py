@@ -33,7 +33,7 @@ from levers9.wire.operating import TellWorkers, WorkerWish
 from .callers import RACK, RETRIES, Caller
 from .fleet import Cluster, Conduct
 from .machines import PodWorker
-from .mishaps import Mishaps
+from .mishaps import ASKED_AGAIN_S, Mishaps
 from .plan import HORIZON_S, WORKSPACES, ClusterWorldPlan, with_faults
 from .rules import Rules
 
@@ -42,7 +42,6 @@ ONLINE_WITHIN_S: Final = 120.0
 CANCEL_AFTER_S: Final = 60.0  # what nobody may do any more is cancelled so long after the horizon
 ALL_ENDED_WITHIN_S: Final = 3_600.0  # Jobs without a pod are removed after 20 minutes, and then ordered anew
 AT_REST_WITHIN_S: Final = 2_400.0
-ASKED_AGAIN_S: Final = 2.0
 IDLES_AWAY: Final = 0.1  # of worlds, whose workers wind down by themselves
 _DRAINABLE: Final = (WorkerState.AVAILABLE, WorkerState.CORDONED)
 OUTLIVES_S: Final = 15.0  # what is said to be gone has ended by then
